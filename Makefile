@@ -1,0 +1,58 @@
+# Every task of the project; `make help` lists them. A task is a line or three: what is longer lives in scripts/.
+# Needs make and Python 3.11 or newer with venv (Debian, Ubuntu: sudo apt-get install -y make python3-venv).
+
+PYTHON ?= python3.11 python3.12 python3.13 python3
+NEWEST_PYTHON ?= python3.13 python3.12 python3
+BIN := .venv/bin
+SMOKE_BIN := .venv-smoke/bin
+TYPED := $(wildcard control_plane workers cli tests benchmarks examples scripts)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help dev test smoke lint format proto proto-check proto-baseline clean
+
+help: ## List the tasks
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r task text; do printf '  %-16s %s\n' "$$task" "$$text"; done
+
+dev: .venv/.installed ## Run everything in one process tree with a demo load; flags in ARGS='...'
+	@$(BIN)/slicelease dev $(ARGS)
+
+test: .venv/.installed ## Run the whole suite on real servers (installs them as root or in CI)
+	@scripts/install_servers.sh
+	$(BIN)/pytest -q -m "not slow" $(ARGS)
+
+smoke: .venv-smoke/.installed ## Run the tests that need no servers, and a short demo, on the newest Python here
+	$(SMOKE_BIN)/pytest -q -m "not slow and not servers" $(wildcard tests/unit tests/property tests/contract)
+	$(SMOKE_BIN)/slicelease dev --tenants 20 --messages 500 --seed 7 --seconds 60 --json
+
+lint: .venv/.installed ## Check style, types, import rules and the wire contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(TYPED)
+	$(BIN)/lint-imports
+	$(BIN)/buf lint
+	@mkdir -p build && $(BIN)/buf build -o build/protos.binpb
+	$(BIN)/buf breaking build/protos.binpb --against protos/baseline.binpb
+
+format: .venv/.installed ## Format the code and apply the safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: .venv/.installed ## Generate the Python code of the protos
+	$(BIN)/python scripts/generate_protos.py
+
+proto-check: .venv/.installed ## Check that the generated code is fresh
+	$(BIN)/python scripts/generate_protos.py --check
+
+proto-baseline: .venv/.installed ## Take the protos as they are for the contract that `lint` compares with
+	$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
+
+clean: ## Remove environments, caches and build results
+	rm -rf .venv .venv-smoke build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: pyproject.toml
+	@scripts/make_venv.sh .venv $(PYTHON)
+
+.venv-smoke/.installed: pyproject.toml
+	@scripts/make_venv.sh .venv-smoke $(NEWEST_PYTHON)
