@@ -151,7 +151,10 @@ class TenantView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue as stored. `since_ms` is when it became READY, WAITING or LEASED, else 0; `token` is that of the live lease, else 0."""
+    """A queue as stored.
+
+    `since_ms` is when it became READY, WAITING or LEASED, else 0; `token` is that of the live lease, else 0.
+    """
 
     key: QueueKey
     policy: QueuePolicy
