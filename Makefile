@@ -21,7 +21,8 @@ test: .venv/.installed ## Run the whole suite on real servers (installs them as 
 	@scripts/install_servers.sh
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
 
-smoke: .venv-smoke/.installed ## Run the tests that need no servers, and a short demo, on the newest Python here
+smoke: .venv-smoke/.installed ## Build the wheel, install it on the newest Python here; tests without servers, a short demo
+	$(SMOKE_BIN)/pip install -q --disable-pip-version-check --no-deps --force-reinstall .
 	$(SMOKE_BIN)/pytest -q -m "not slow and not servers" $(wildcard tests/unit tests/property tests/contract)
 	$(SMOKE_BIN)/slicelease dev --tenants 20 --messages 500 --seed 7 --seconds 60 --json
 

@@ -20,9 +20,7 @@ class Redis(ServerProcess):
     kind = "redis"
     start_deadline_s = 20.0
 
-    def __init__(
-        self, *, unix: bool = False, appendonly: bool = False, config: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, *, unix: bool = False, appendonly: bool = False, config: Mapping[str, str] | None = None) -> None:
         self._program = self.find()
         super().__init__()
         self._port: Port | None = None if unix else free_port()

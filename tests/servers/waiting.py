@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import trio
 
@@ -28,6 +28,10 @@ def wait_for(condition: Callable[[], T | None], deadline_s: float, what: str) ->
         time.sleep(_POLL_S)
 
 
+@overload
+async def wait_for_asyncio(condition: Callable[[], Awaitable[T | None]], deadline_s: float, what: str) -> T: ...
+@overload
+async def wait_for_asyncio(condition: Callable[[], T | None], deadline_s: float, what: str) -> T: ...
 async def wait_for_asyncio(condition: Callable[[], T | Awaitable[T | None] | None], deadline_s: float, what: str) -> T:
     """Like ``wait_for``, under asyncio; ``condition`` may be a coroutine function."""
     end_s = time.monotonic() + deadline_s
@@ -39,6 +43,10 @@ async def wait_for_asyncio(condition: Callable[[], T | Awaitable[T | None] | Non
         await asyncio.sleep(_POLL_S)
 
 
+@overload
+async def wait_for_trio(condition: Callable[[], Awaitable[T | None]], deadline_s: float, what: str) -> T: ...
+@overload
+async def wait_for_trio(condition: Callable[[], T | None], deadline_s: float, what: str) -> T: ...
 async def wait_for_trio(condition: Callable[[], T | Awaitable[T | None] | None], deadline_s: float, what: str) -> T:
     """Like ``wait_for``, under Trio; ``condition`` may be an async function."""
     end_s = time.monotonic() + deadline_s
