@@ -69,7 +69,9 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     END_REASON_EMPTY: _EndReason.ValueType  # 3
     """basic.get answered empty."""
     END_REASON_ERROR: _EndReason.ValueType  # 4
-    """A handler failed and the message is to be retried; `failed` says which."""
+    """A handler failed and the message is to be retried (`failed` says which), or, without `failed`, the queue could not be read
+    (it is gone, or the broker closed the channel). The queue rests for its back-off.
+    """
     END_REASON_PAUSED: _EndReason.ValueType  # 5
     """The queue was paused."""
     END_REASON_REVOKED: _EndReason.ValueType  # 6
@@ -81,7 +83,7 @@ class _EndReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EndReason.V
     END_REASON_UNUSED: _EndReason.ValueType  # 9
     """The grant arrived when nobody waited for it any more; nothing was fetched."""
     END_REASON_BROKER_LOST: _EndReason.ValueType  # 10
-    """The link to the broker broke, or the work queue is gone."""
+    """The link to the broker broke: it may hold messages in hand until it notices, so a queue in order rests that long."""
 
 class EndReason(_EndReason, metaclass=_EndReasonEnumTypeWrapper):
     """Why a slice ended."""
@@ -95,7 +97,9 @@ END_REASON_TIME: EndReason.ValueType  # 2
 END_REASON_EMPTY: EndReason.ValueType  # 3
 """basic.get answered empty."""
 END_REASON_ERROR: EndReason.ValueType  # 4
-"""A handler failed and the message is to be retried; `failed` says which."""
+"""A handler failed and the message is to be retried (`failed` says which), or, without `failed`, the queue could not be read
+(it is gone, or the broker closed the channel). The queue rests for its back-off.
+"""
 END_REASON_PAUSED: EndReason.ValueType  # 5
 """The queue was paused."""
 END_REASON_REVOKED: EndReason.ValueType  # 6
@@ -107,7 +111,7 @@ END_REASON_LEASE_LOST: EndReason.ValueType  # 8
 END_REASON_UNUSED: EndReason.ValueType  # 9
 """The grant arrived when nobody waited for it any more; nothing was fetched."""
 END_REASON_BROKER_LOST: EndReason.ValueType  # 10
-"""The link to the broker broke, or the work queue is gone."""
+"""The link to the broker broke: it may hold messages in hand until it notices, so a queue in order rests that long."""
 Global___EndReason: _TypeAlias = EndReason  # noqa: Y015
 
 class _Disposition:
@@ -486,25 +490,21 @@ Global___Directive: _TypeAlias = Directive  # noqa: Y015
 
 @_typing.final
 class FailedMessage(_message.Message):
-    """A message whose handler failed and which is to be retried."""
+    """A message whose handler failed and which is to be retried. Its attempt is counted unless `starting_message_id` did."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGE_ID_FIELD_NUMBER: _builtins.int
-    COUNTED_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     """Message id, at most 255 bytes."""
-    counted: _builtins.bool
-    """True when its attempt was already counted with `starting_message_id`."""
     def __init__(
         self,
         *,
         message_id: _builtins.str = ...,
-        counted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted", b"counted", "message_id", b"message_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -83,6 +83,13 @@ class ClaimPublish:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleasePublish:
+    """The claimed publish was surely not made: another may claim it at once. Outcome: Done."""
+
+    request: RequestKey
+
+
+@dataclass(frozen=True, slots=True)
 class Acquire:
     """Asks for a lease among classes. `ticket_class` and `announcement_id` are empty when asking without a ticket.
 
@@ -113,7 +120,8 @@ class Renew:
 class Settle:
     """Ends a lease. With `want_next`, the next lease for the slot is chosen among `classes` in the same step.
 
-    `failed_id` is the message to retry (with ERROR), `failed_counted` says that its attempt was counted by a Renew.
+    With ERROR, `failed_id` is the message to retry: its attempt is counted unless a Renew of this lease did, and the queue
+    rests for the back-off of that count; without one (the queue could not be read) for the initial back-off.
     `returned_ids` that this lease counted are uncounted; counts of `finished_ids` are dropped.
     Outcome: Settled, or Refused LEASE_OVER and those of Acquire.
     """
@@ -125,7 +133,6 @@ class Settle:
     returned_ids: tuple[str, ...] = ()
     finished_ids: tuple[str, ...] = ()
     failed_id: str = ""
-    failed_counted: bool = False
     want_next: bool = False
     classes: tuple[str, ...] = ()
 
@@ -231,7 +238,7 @@ class UpdateQueue:
 
 @dataclass(frozen=True, slots=True)
 class DeleteQueue:
-    """A live lease ends. Outcome: Deleted, or Refused *_NOT_FOUND / ETAG_MISMATCH."""
+    """A live lease ends. Outcome: Deleted, or Refused *_NOT_FOUND / ETAG_MISMATCH, or RESOURCE_IN_USE for `default`."""
 
     key: QueueKey
     expect_etag: str = ""
@@ -344,7 +351,7 @@ class ListLeases:
 
 @dataclass(frozen=True, slots=True)
 class ExpireLapsed:
-    """Ends leases whose time is over, oldest first, at most `limit`. Outcome: Expired."""
+    """Ends leases whose time is over, oldest first, at most `limit`, and reports lapses not reported yet. Outcome: Expired."""
 
     limit: int = 128
 
@@ -395,6 +402,7 @@ class Ping:
 Command = (
     Touch
     | ClaimPublish
+    | ReleasePublish
     | Acquire
     | Renew
     | Settle

@@ -205,16 +205,21 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Leases ended for lapse of time, with their classes, by this command and by the step that carried it."""
+    """Leases that ended for lapse of time since the last report, with their classes; each is reported once, to one replica.
+
+    `more`: ask again, there is more to expire or to report.
+    """
 
     leases: tuple[tuple[LeaseKey, str], ...]
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """How many queues became READY."""
+    """How many queues became READY by this command; `more`: others are due."""
 
     queues: int
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
