@@ -1,0 +1,92 @@
+"""From what the ledger refused to the error that the caller gets: which resource the reason speaks of.
+
+May live here: the naming of a refusal's subject. May not know: codes and details (status.py has the one table).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from slicelease.control_plane.domain import commands, names
+from slicelease.control_plane.domain.commands import Command
+from slicelease.control_plane.domain.outcomes import Outcome, RefusalReason, Refused
+
+from .status import CallError, Fault, Reason
+
+_T = TypeVar("_T")
+
+_TEXTS = {
+    RefusalReason.TENANT_NOT_FOUND: "no such tenant",
+    RefusalReason.QUEUE_NOT_FOUND: "the tenant has no such queue",
+    RefusalReason.PRIORITY_CLASS_NOT_FOUND: "no such priority class",
+    RefusalReason.LEASE_NOT_FOUND: "no such live lease",
+    RefusalReason.RESOURCE_EXISTS: "a resource of that name exists",
+    RefusalReason.ETAG_MISMATCH: "the etag is not the current one; read the resource again",
+    RefusalReason.RESOURCE_IN_USE: "the resource still has children or users",
+    RefusalReason.REQUEST_ID_REUSED: "this request_id was used with other content",
+    RefusalReason.REQUEST_SUPERSEDED: "a later request of the same slot was already answered",
+    RefusalReason.REQUEST_IN_PROGRESS: "the same request is being worked on by another call",
+    RefusalReason.LEASE_OVER: "the lease has ended; stop the slice at once",
+}
+
+_OF_REQUEST = {RefusalReason.REQUEST_ID_REUSED, RefusalReason.REQUEST_SUPERSEDED, RefusalReason.REQUEST_IN_PROGRESS}
+_ABOUT_CLASSES = (commands.GetClass, commands.UpdateClass, commands.DeleteClass, commands.CreateClass)
+
+
+def refusal(refused: Refused, command: Command) -> CallError:
+    """The error for a command that the ledger refused."""
+    key = "request_id" if refused.reason in _OF_REQUEST else "name"
+    missing_class = refused.reason is RefusalReason.PRIORITY_CLASS_NOT_FOUND
+    fault = Fault(
+        Reason(refused.reason.value),
+        _TEXTS[refused.reason],
+        {key: _subject(refused, command)},
+        max(1, refused.retry_after_ms) if refused.reason is RefusalReason.REQUEST_IN_PROGRESS else refused.retry_after_ms,
+        as_reference=missing_class and not isinstance(command, _ABOUT_CLASSES),
+    )
+    return CallError(fault)
+
+
+def expect(outcome: Outcome, kind: type[_T], command: Command) -> _T:
+    """The outcome, which must be of that kind; raises the CallError of a refusal."""
+    if isinstance(outcome, kind):
+        return outcome
+    if isinstance(outcome, Refused):
+        raise refusal(outcome, command)
+    raise TypeError(f"the ledger answered {type(command).__name__} with {type(outcome).__name__}")
+
+
+def _subject(refused: Refused, command: Command) -> str:
+    if refused.reason in _OF_REQUEST:
+        return _request_id(command) or refused.subject
+    if refused.reason is RefusalReason.TENANT_NOT_FOUND:
+        return names.tenant_name(_tenant(command) or refused.subject)
+    if refused.reason is RefusalReason.PRIORITY_CLASS_NOT_FOUND:
+        return names.class_name(refused.subject)
+    return _target(command) or refused.subject
+
+
+def _request_id(command: Command) -> str:
+    request = getattr(command, "request", None)
+    if isinstance(request, commands.SlotRequest):
+        return f"{request.session}/{request.slot}/{request.n}"
+    return request.request_id if isinstance(request, commands.RequestKey) else ""
+
+
+def _tenant(command: Command) -> str:
+    holder = getattr(command, "key", None) or getattr(command, "lease", None)
+    return str(holder.tenant if holder is not None else getattr(command, "tenant", ""))
+
+
+def _target(command: Command) -> str:
+    """The resource name that the command is about; empty where it is about none."""
+    if (lease := getattr(command, "lease", None)) is not None:
+        return names.lease_name(lease)
+    if (key := getattr(command, "key", None)) is not None:
+        return names.queue_name(key)
+    if class_id := getattr(command, "class_id", ""):
+        return names.class_name(class_id)
+    tenant, queue = getattr(command, "tenant", ""), getattr(command, "queue", "")
+    if tenant and queue:
+        return names.queue_name(names.QueueKey(tenant, queue))
+    return names.tenant_name(tenant) if tenant else ""
