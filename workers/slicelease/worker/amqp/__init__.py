@@ -1,7 +1,8 @@
 """AMQP 0-9-1 for Trio: a connection without I/O, and its transport. See docs/amqp.md."""
 
-from slicelease.worker.amqp.channel import Channel, Fetch, QueueInfo
+from slicelease.worker.amqp.channel import Channel, Fetch
 from slicelease.worker.amqp.consumer import Consumer
+from slicelease.worker.amqp.dial import open_connection, open_connection_on
 from slicelease.worker.amqp.errors import (
     AccessRefused,
     AmqpError,
@@ -25,10 +26,12 @@ from slicelease.worker.amqp.errors import (
     Unroutable,
     UrlError,
 )
+from slicelease.worker.amqp.handshake import Handshake
 from slicelease.worker.amqp.message import Message
 from slicelease.worker.amqp.properties import PERSISTENT, Properties
 from slicelease.worker.amqp.reconnect import Backoff, Connected, Disconnected, keep_connected
-from slicelease.worker.amqp.transport import Connection, ConnectionStatistics, open_connection, open_connection_on
+from slicelease.worker.amqp.topology import QueueInfo
+from slicelease.worker.amqp.transport import Connection, ConnectionStatistics
 from slicelease.worker.amqp.url import ConnectionParameters
 from slicelease.worker.amqp.values import LongString, Value
 
@@ -52,6 +55,7 @@ __all__ = [
     "Disconnected",
     "ExchangeMissing",
     "Fetch",
+    "Handshake",
     "HeartbeatMissed",
     "LoginRefused",
     "LongString",

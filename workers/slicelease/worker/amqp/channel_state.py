@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from pamqp import base, commands
-from pamqp.exceptions import UnmarshalingException
+
 from slicelease.worker.amqp import frames
 from slicelease.worker.amqp.calls import Call, ConsumeCall, GetCall, PublishCall
+from slicelease.worker.amqp.channel_phase import CHANNEL_TRANSITIONS, ChannelPhase, ChannelTrigger
 from slicelease.worker.amqp.confirms import Confirms
+from slicelease.worker.amqp.content import ContentAssembler
 from slicelease.worker.amqp.errors import (
     COMMAND_INVALID,
-    FRAME_ERROR,
-    SYNTAX_ERROR,
+    REPLY_SUCCESS,
     UNEXPECTED_FRAME,
     AmqpError,
-    ChannelClosed,
     ProtocolViolation,
-    Unroutable,
     channel_closed,
 )
 from slicelease.worker.amqp.events import ChannelGone, ConsumerGone
+from slicelease.worker.amqp.incoming import decode_confirm, decode_deliver, decode_get_ok, decode_method, decode_return
 from slicelease.worker.amqp.message import Message, Settles
 from slicelease.worker.amqp.values import Value
 
@@ -37,63 +36,8 @@ if TYPE_CHECKING:
     from slicelease.worker.amqp.connection import ConnectionState
 
 
-class ChannelPhase(Enum):
-    """Where a channel stands."""
-
-    OPENING = "opening"
-    OPEN = "open"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-class ChannelTrigger(Enum):
-    """What moves a channel."""
-
-    OPEN_OK = "open-ok received"
-    CLOSE_SENT = "close sent"
-    CLOSE_RECEIVED = "close received"
-    CLOSE_OK = "close-ok received"
-    CONNECTION_GONE = "connection gone"
-
-
-CHANNEL_TRANSITIONS: dict[ChannelPhase, dict[ChannelTrigger, ChannelPhase]] = {
-    ChannelPhase.OPENING: {
-        # Calls may be queued behind the open: the broker reads them in order.
-        ChannelTrigger.OPEN_OK: ChannelPhase.OPEN,
-        ChannelTrigger.CLOSE_SENT: ChannelPhase.CLOSING,
-        ChannelTrigger.CLOSE_RECEIVED: ChannelPhase.CLOSED,
-        ChannelTrigger.CONNECTION_GONE: ChannelPhase.CLOSED,
-    },
-    ChannelPhase.OPEN: {
-        ChannelTrigger.CLOSE_SENT: ChannelPhase.CLOSING,
-        ChannelTrigger.CLOSE_RECEIVED: ChannelPhase.CLOSED,
-        ChannelTrigger.CONNECTION_GONE: ChannelPhase.CLOSED,
-    },
-    ChannelPhase.CLOSING: {
-        # Both sides closed at once: ours is answered all the same.
-        ChannelTrigger.CLOSE_RECEIVED: ChannelPhase.CLOSING,
-        ChannelTrigger.CLOSE_OK: ChannelPhase.CLOSED,
-        ChannelTrigger.CONNECTION_GONE: ChannelPhase.CLOSED,
-    },
-    ChannelPhase.CLOSED: {},
-}
-
 _U32 = struct.Struct(">I")
-_GET_OK = struct.Struct(">QBB")  # delivery tag, redelivered, length of the exchange's name
-_TAG_BITS = struct.Struct(">QB")
-_CONTENT = struct.Struct(">HHQ")  # class, weight, body size
 _GET_REPLIES = (frames.BASIC_GET_OK, frames.BASIC_GET_EMPTY)
-_BASIC_CLASS = 60
-_AWAITS_HEADER = -1
-
-DECODE_ERRORS = (UnmarshalingException, struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
-"""What pamqp and struct raise for bytes that are no method."""
-
-
-def short_text(buffer: bytes, offset: int) -> tuple[str, int]:
-    """The short string at `offset` and the offset behind it. A length beyond the frame shows in the offset."""
-    stop = offset + 1 + buffer[offset]
-    return buffer[offset + 1 : stop].decode(errors="backslashreplace"), stop
 
 
 class ChannelState:
@@ -111,10 +55,7 @@ class ChannelState:
         self.consumer_tags: set[str] = set()
         self._given_up_tags: set[str] = set()
         self._calls: deque[Call] = deque()
-        self._content: Message | Unroutable | None = None
-        self._body_left = _AWAITS_HEADER
-        self._raw_properties = b""
-        self._pieces: list[bytes] = []
+        self._content = ContentAssembler()
         self._tags_made = 0
 
     # ---- calls: each queues its bytes at once, whole -----------------------------------------------------------------
@@ -207,8 +148,8 @@ class ChannelState:
     def close(self) -> Call:
         """Send channel.close. Other calls of the channel end now; its unacked messages go back to their queues."""
         self._usable()
-        self._end(channel_closed(200, "closed by this client", (0, 0)), ChannelTrigger.CLOSE_SENT)
-        method = commands.Channel.Close(reply_code=200, reply_text="done", class_id=0, method_id=0)
+        self._end(channel_closed(REPLY_SUCCESS, "closed by this client", (0, 0)), ChannelTrigger.CLOSE_SENT)
+        method = commands.Channel.Close(reply_code=REPLY_SUCCESS, reply_text="done", class_id=0, method_id=0)
         return self._expect(Call(self, (frames.CHANNEL_CLOSE_OK,)), frames.method_frame(self.channel_id, method))
 
     def abandon(self, call: Call) -> None:
@@ -232,7 +173,7 @@ class ChannelState:
         method = _U32.unpack_from(buffer, start)[0]
         if self.phase is ChannelPhase.CLOSING and method not in (frames.CHANNEL_CLOSE, frames.CHANNEL_CLOSE_OK):
             return
-        if self._content is not None:
+        if self._content.awaited is not None:
             raise ProtocolViolation(UNEXPECTED_FRAME, "a method came before the content of the last one was whole")
         if method == frames.BASIC_GET_OK:
             self._receive_get_ok(buffer, start, stop)
@@ -241,40 +182,21 @@ class ChannelState:
         elif method == frames.BASIC_ACK or method == frames.BASIC_NACK:
             self._receive_confirm(method, buffer, start, stop)
         else:
-            self._receive_rare(method, buffer[start:stop])
+            self._receive_rare(buffer[start:stop])
 
     def receive_header(self, buffer: bytes, start: int, stop: int) -> None:
         """A content header frame's payload is buffer[start:stop]."""
-        if self.phase is ChannelPhase.CLOSING:
-            return
-        if self._content is None or self._body_left != _AWAITS_HEADER:
-            raise ProtocolViolation(UNEXPECTED_FRAME, "a content header came without a method that carries content")
-        class_id, weight, size = _CONTENT.unpack_from(buffer, start)
-        if class_id != _BASIC_CLASS or weight or stop - start < 14:
-            raise ProtocolViolation(SYNTAX_ERROR, "a content header of another class, weight or size than basic's")
-        self._raw_properties = buffer[start + 12 : stop]
-        self._body_left = size
-        if size == 0:
-            self._content_whole(b"")
+        if self.phase is not ChannelPhase.CLOSING:
+            body = self._content.header(buffer, start, stop)
+            if body is not None:
+                self._content_whole(body)
 
     def receive_body(self, piece: bytes) -> None:
         """A body frame's payload."""
-        if self.phase is ChannelPhase.CLOSING:
-            return
-        left = self._body_left - len(piece)
-        if self._body_left == _AWAITS_HEADER:
-            raise ProtocolViolation(UNEXPECTED_FRAME, "a body frame came without its header")
-        if left < 0:
-            raise ProtocolViolation(FRAME_ERROR, "a body is longer than its header says")
-        if left:
-            self._body_left = left
-            self._pieces.append(piece)
-        elif self._pieces:
-            self._pieces.append(piece)
-            body, self._pieces = b"".join(self._pieces), []
-            self._content_whole(body)
-        else:
-            self._content_whole(piece)
+        if self.phase is not ChannelPhase.CLOSING:
+            body = self._content.body(piece)
+            if body is not None:
+                self._content_whole(body)
 
     def connection_gone(self, error: AmqpError) -> None:
         """The connection ended; so does everything here."""
@@ -299,41 +221,24 @@ class ChannelState:
         self.phase = following
 
     def _receive_get_ok(self, buffer: bytes, start: int, stop: int) -> None:
-        tag, redelivered, length = _GET_OK.unpack_from(buffer, start + 4)
-        at = start + 14 + length
-        exchange = buffer[start + 14 : at].decode(errors="backslashreplace") if length else ""
-        key, at = short_text(buffer, at)
-        if at + 4 != stop:
-            raise ProtocolViolation(SYNTAX_ERROR, "basic.get-ok does not fill its frame")
         if not self._calls or not isinstance(self._calls[0], GetCall):
             raise ProtocolViolation(COMMAND_INVALID, "basic.get-ok, but no basic.get is next in line")
-        count = _U32.unpack_from(buffer, at)[0]
-        self._content = Message(self.owner, tag, redelivered != 0, exchange, key, count, None)
-        self._body_left = _AWAITS_HEADER
+        self._content.awaited = decode_get_ok(buffer, start, stop, self.owner)
 
     def _receive_deliver(self, buffer: bytes, start: int, stop: int) -> None:
-        consumer_tag, at = short_text(buffer, start + 4)
-        tag, redelivered = _TAG_BITS.unpack_from(buffer, at)
-        exchange, at = short_text(buffer, at + 9)
-        key, at = short_text(buffer, at)
-        if at != stop:
-            raise ProtocolViolation(SYNTAX_ERROR, "basic.deliver does not fill its frame")
-        if consumer_tag not in self.consumer_tags:
+        message = decode_deliver(buffer, start, stop, self.owner)
+        if message.consumer_tag not in self.consumer_tags:
             raise ProtocolViolation(COMMAND_INVALID, "basic.deliver for a consumer that does not exist")
-        self._content = Message(self.owner, tag, redelivered != 0, exchange, key, None, consumer_tag)
-        self._body_left = _AWAITS_HEADER
+        self._content.awaited = message
 
     def _receive_confirm(self, method: int, buffer: bytes, start: int, stop: int) -> None:
-        if stop - start != 13:
-            raise ProtocolViolation(SYNTAX_ERROR, "a confirm does not fill its frame")
-        tag, bits = _TAG_BITS.unpack_from(buffer, start + 4)
-        refused = method == frames.BASIC_NACK
-        for call in self.confirms.settle(tag, multiple=bits & 1 == 1, refused=refused):
+        tag, multiple = decode_confirm(buffer, start, stop)
+        for call in self.confirms.settle(tag, multiple=multiple, refused=method == frames.BASIC_NACK):
             if not call.abandoned:
                 self.connection.events.append(call)
 
-    def _receive_rare(self, number: int, payload: bytes) -> None:
-        method = decode_method(number, payload)
+    def _receive_rare(self, payload: bytes) -> None:
+        number, method = decode_method(payload)
         if number == frames.BASIC_GET_EMPTY:
             self._got_nothing()
         elif isinstance(method, commands.Channel.Close):
@@ -341,10 +246,7 @@ class ChannelState:
         elif isinstance(method, commands.Basic.Cancel):
             self._receive_cancel(method)
         elif isinstance(method, commands.Basic.Return):
-            self._content = Unroutable(
-                method.exchange or "", method.routing_key or "", method.reply_code or 0, method.reply_text or ""
-            )
-            self._body_left = _AWAITS_HEADER
+            self._content.awaited = decode_return(method)
         else:
             self._receive_reply(number, method)
 
@@ -357,7 +259,7 @@ class ChannelState:
             self._move(ChannelTrigger.CLOSE_OK)
             self.connection.forget(self)
         elif isinstance(method, commands.Basic.CancelOk):
-            self.consumer_tags.discard(method.consumer_tag)
+            self._forget_consumer(method.consumer_tag or "")
         self._done(self._calls.popleft(), method)
 
     def _done(self, call: Call, result: object) -> None:
@@ -378,13 +280,13 @@ class ChannelState:
             self._done(call, None)
 
     def _content_whole(self, body: bytes) -> None:
-        content, self._content, self._body_left = self._content, None, _AWAITS_HEADER
+        content, self._content.awaited = self._content.awaited, None
         if isinstance(content, Message):
             content.body = body
-            content.encoded_properties = self._raw_properties
+            content.encoded_properties = self._content.properties
             self._hand_over(content)
         elif content is not None:
-            self.confirms.give_back(content, self._raw_properties, body)
+            self.confirms.give_back(content, self._content.properties, body)
 
     def _hand_over(self, message: Message) -> None:
         if message.consumer_tag is None:
@@ -399,11 +301,15 @@ class ChannelState:
 
     def _receive_cancel(self, method: commands.Basic.Cancel) -> None:
         if method.consumer_tag in self.consumer_tags:
-            self.consumer_tags.discard(method.consumer_tag)
+            self._forget_consumer(method.consumer_tag)
             self.connection.events.append(ConsumerGone(self, method.consumer_tag))
         if not method.nowait:
             reply = commands.Basic.CancelOk(consumer_tag=method.consumer_tag)
             self.connection.send(frames.method_frame(self.channel_id, reply), 1)
+
+    def _forget_consumer(self, tag: str) -> None:
+        self.consumer_tags.discard(tag)
+        self._given_up_tags.discard(tag)
 
     def _receive_close(self, method: commands.Channel.Close) -> None:
         self.connection.send(frames.method_frame(self.channel_id, commands.Channel.CloseOk()), 1)
@@ -422,26 +328,9 @@ class ChannelState:
             self.connection.events.append(ChannelGone(self, error))
         waiting = [*self._calls, *self.confirms.take_all()]
         self._calls.clear()
-        self._pieces.clear()
         self.abandoned.clear()
-        self._content = None
+        self._content.clear()
         for call in waiting:
             call.done, call.error = True, error
             if not call.abandoned:
                 self.connection.events.append(call)
-
-
-def decode_method(number: int, payload: bytes) -> base.Frame:
-    """The method of a payload, by pamqp. Raises ProtocolViolation for what is none."""
-    known = commands.INDEX_MAPPING.get(number)
-    if known is None:
-        raise ProtocolViolation(COMMAND_INVALID, f"unknown method {number >> 16}.{number & 0xFFFF}")
-    method: base.Frame = known()
-    try:
-        method.unmarshal(payload[4:])
-    except DECODE_ERRORS:
-        raise ProtocolViolation(SYNTAX_ERROR, f"{method.name} cannot be decoded") from None
-    return method
-
-
-__all__ = ["CHANNEL_TRANSITIONS", "ChannelClosed", "ChannelPhase", "ChannelState", "ChannelTrigger", "decode_method"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from dataclasses import dataclass, field
-from enum import Enum
 
-from pamqp import base, commands, common
+from pamqp import base, commands
+
 from slicelease.worker.amqp import frames
 from slicelease.worker.amqp.calls import Call
-from slicelease.worker.amqp.channel_state import DECODE_ERRORS, ChannelState, decode_method
+from slicelease.worker.amqp.channel_state import ChannelState
+from slicelease.worker.amqp.connection_phase import OPENING, TRANSITIONS, Phase, Trigger
 from slicelease.worker.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -32,67 +32,12 @@ from slicelease.worker.amqp.errors import (
     connection_closed,
 )
 from slicelease.worker.amqp.events import Blocked, ConnectionGone, Event, Opened, Unblocked
-from slicelease.worker.amqp.heartbeat import negotiate
+from slicelease.worker.amqp.handshake import Handshake, agree, start_ok
+from slicelease.worker.amqp.incoming import DECODE_ERRORS, decode_method
 from slicelease.worker.amqp.message import Settles
 
-
-class Phase(Enum):
-    """Where a connection stands."""
-
-    NEW = "new"
-    AWAITS_START = "awaits start"
-    AWAITS_TUNE = "awaits tune"
-    AWAITS_OPEN_OK = "awaits open-ok"
-    OPEN = "open"
-    CLOSING = "closing"
-    CLOSED = "closed"
-
-
-class Trigger(Enum):
-    """What moves a connection."""
-
-    HEADER_SENT = "header sent"
-    START = "start received"
-    TUNE = "tune received"
-    OPEN_OK = "open-ok received"
-    CLOSE_SENT = "close sent"
-    CLOSE_RECEIVED = "close received"
-    CLOSE_OK = "close-ok received"
-    LOST = "stream lost or protocol violated"
-
-
-_ENDS = {Trigger.CLOSE_RECEIVED: Phase.CLOSED, Trigger.LOST: Phase.CLOSED}
-
-TRANSITIONS: dict[Phase, dict[Trigger, Phase]] = {
-    Phase.NEW: {Trigger.HEADER_SENT: Phase.AWAITS_START, Trigger.LOST: Phase.CLOSED},
-    Phase.AWAITS_START: {Trigger.START: Phase.AWAITS_TUNE, **_ENDS},
-    Phase.AWAITS_TUNE: {Trigger.TUNE: Phase.AWAITS_OPEN_OK, **_ENDS},
-    Phase.AWAITS_OPEN_OK: {Trigger.OPEN_OK: Phase.OPEN, **_ENDS},
-    Phase.OPEN: {Trigger.CLOSE_SENT: Phase.CLOSING, **_ENDS},
-    # Both sides may close at once: then each answers the other.
-    Phase.CLOSING: {Trigger.CLOSE_OK: Phase.CLOSED, **_ENDS},
-    Phase.CLOSED: {},
-}
-
-_OPENING = (Phase.NEW, Phase.AWAITS_START, Phase.AWAITS_TUNE, Phase.AWAITS_OPEN_OK)
 _ENVELOPE = struct.Struct(">BHI")
 _FRAME_TYPES = frozenset((frames.METHOD, frames.HEADER, frames.BODY, frames.HEARTBEAT))
-_CAPABILITIES = (
-    "publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked", "authentication_failure_close",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Handshake:
-    """What the client says of itself. `heartbeat_s` is an offer in whole seconds, 0 for none."""
-
-    user: str
-    password: str = field(repr=False)
-    vhost: str = "/"
-    name: str = "slicelease"
-    heartbeat_s: int = 5
-    frame_max: int = frames.FRAME_MAX_SIZE
-    channel_max: int = frames.CHANNEL_MAX
 
 
 class ConnectionState:
@@ -243,7 +188,7 @@ class ConnectionState:
             if self.phase is not Phase.CLOSING:
                 raise ProtocolViolation(CHANNEL_ERROR, f"a frame for channel {channel_id}, which is not open")
         elif kind == frames.METHOD:
-            self._receive_method(decode_method(int.from_bytes(payload[:4]), payload))
+            self._receive_method(decode_method(payload)[1])
         elif kind != frames.HEARTBEAT:
             raise ProtocolViolation(UNEXPECTED_FRAME, "content on channel 0")
 
@@ -278,29 +223,17 @@ class ConnectionState:
         self.phase = following
 
     def _answer_start(self, method: commands.Connection.Start) -> None:
-        if "PLAIN" not in str(method.mechanisms).split():
-            raise ProtocolViolation(COMMAND_INVALID, "the server does not take PLAIN authentication")
         self.server_properties = dict(method.server_properties or {})
-        about: common.FieldTable = {
-            "product": "slicelease",
-            "connection_name": self._handshake.name,
-            "capabilities": dict.fromkeys(_CAPABILITIES, True),
-        }
-        plain = f"\0{self._handshake.user}\0{self._handshake.password}"
-        self._send_method(commands.Connection.StartOk(about, "PLAIN", plain, "en_US"))
+        self._send_method(start_ok(self._handshake, method))
 
     def _answer_tune(self, method: commands.Connection.Tune) -> None:
-        """Agree on the smaller of both limits, where 0 is none."""
-        self.channel_max = min(method.channel_max or self.channel_max, self.channel_max)
-        self.frame_max = min(method.frame_max or self.frame_max, self.frame_max)
-        if self.frame_max < frames.FRAME_MIN_SIZE:
-            raise ProtocolViolation(SYNTAX_ERROR, f"frame-max {self.frame_max} is below {frames.FRAME_MIN_SIZE}")
-        self.heartbeat_s = negotiate(self._handshake.heartbeat_s, method.heartbeat)
-        self._send_method(commands.Connection.TuneOk(self.channel_max, self.frame_max, self.heartbeat_s))
+        limits = agree(self._handshake, method)
+        self.channel_max, self.frame_max, self.heartbeat_s = limits.channel_max, limits.frame_max, limits.heartbeat_s
+        self._send_method(commands.Connection.TuneOk(limits.channel_max, limits.frame_max, limits.heartbeat_s))
         self._send_method(commands.Connection.Open(self._handshake.vhost))
 
     def _receive_close(self, method: commands.Connection.Close) -> None:
-        opening = self.phase in _OPENING
+        opening = self.phase in OPENING
         self._send_method(commands.Connection.CloseOk())
         error = connection_closed(method.reply_code or 0, method.reply_text or "", while_opening=opening)
         self._end(error, Trigger.CLOSE_RECEIVED)

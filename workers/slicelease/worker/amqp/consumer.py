@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 import trio
+
 from slicelease.worker.amqp.errors import AmqpError, ConsumerCancelled
 from slicelease.worker.amqp.message import Message
 

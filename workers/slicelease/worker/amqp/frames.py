@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from pamqp import base, commands, common, frame
+
 from slicelease.worker.amqp.values import Value, short_string
 
 METHOD: Final = 1

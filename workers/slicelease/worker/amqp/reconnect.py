@@ -11,7 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import trio
-from slicelease.worker.amqp.errors import AmqpError, ConnectionLost, LoginRefused, UrlError
+
+from slicelease.worker.amqp.errors import AmqpError, ConnectionLost, LoginRefused
 from slicelease.worker.amqp.transport import Connection
 
 
@@ -84,7 +85,7 @@ async def keep_connected(
                     return
                 reason = connection.closed or ConnectionLost("lost")
         except (ConnectionLost, LoginRefused) as error:
-            if isinstance(error, LoginRefused | UrlError) and not ever:
+            if isinstance(error, LoginRefused) and not ever:
                 raise
             reason = error
         if connected_at is not None and trio.current_time() - connected_at >= steady_after_s:

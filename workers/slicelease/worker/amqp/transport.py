@@ -6,27 +6,25 @@ the writer wakes goes out in one send.
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import trio
+from trio.abc import Stream
+
 from slicelease.worker.amqp.calls import Call
 from slicelease.worker.amqp.channel import Channel
-from slicelease.worker.amqp.connection import ConnectionState, Handshake, Phase
+from slicelease.worker.amqp.connection import ConnectionState
+from slicelease.worker.amqp.connection_phase import Phase
 from slicelease.worker.amqp.errors import (
     AmqpError,
-    CannotConnect,
     ConnectionLost,
     ConsumerCancelled,
     HeartbeatMissed,
 )
 from slicelease.worker.amqp.events import Blocked, ChannelGone, ConnectionGone, ConsumerGone, Event, Unblocked
+from slicelease.worker.amqp.handshake import Handshake
 from slicelease.worker.amqp.heartbeat import lost_at, send_due
 from slicelease.worker.amqp.message import Message
-from slicelease.worker.amqp.url import ConnectionParameters
-from trio.abc import Stream
 
 READ_BYTES = 256 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
@@ -54,7 +52,6 @@ class Connection:
     def __init__(self, stream: Stream, handshake: Handshake) -> None:
         self.state = ConnectionState(handshake)
         self._stream = stream
-        self._channels: set[Channel] = set()
         self._gone = trio.Event()
         self._opened = trio.Event()
         self._flushed = trio.Event()
@@ -77,7 +74,6 @@ class Connection:
     def open_channel_nowait(self) -> Channel:
         """A channel that may be used at once: its calls follow its channel.open in the same write."""
         channel = Channel(self)
-        self._channels.add(channel)
         self.wake_writer()
         return channel
 
@@ -186,7 +182,6 @@ class Connection:
             case ChannelGone(channel=state, error=error):
                 channel = state.owner
                 assert isinstance(channel, Channel)  # noqa: S101  see above
-                self._channels.discard(channel)
                 channel.end_consumers(error)
             case ConsumerGone(channel=state, consumer_tag=tag):
                 assert isinstance(state.owner, Channel)  # noqa: S101  see above
@@ -246,7 +241,7 @@ class Connection:
             try:
                 data = await stream.receive_some(READ_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                state.lost(ConnectionLost(f"the stream broke: {_cause(error)}"))
+                state.lost(ConnectionLost(f"the stream broke: {cause_of(error)}"))
             else:
                 self._reads += 1
                 self._bytes_received += len(data)
@@ -259,7 +254,7 @@ class Connection:
             while await self._write_queued():
                 await self._wait_for_work()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.state.lost(ConnectionLost(f"the stream broke: {_cause(error)}"))
+            self.state.lost(ConnectionLost(f"the stream broke: {cause_of(error)}"))
             self.dispatch()
         self._flushed.set()
 
@@ -302,90 +297,7 @@ class Connection:
                 stalled_until = trio.current_time()
 
 
-@contextmanager
-def _time_limit(seconds: float, what: str) -> Iterator[None]:
-    try:
-        with trio.fail_after(seconds):
-            yield
-    except trio.TooSlowError:
-        raise CannotConnect(f"{what} took longer than {seconds:g} s") from None
-
-
-def _cause(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
+    """What Trio's error hides: the operating system's or OpenSSL's."""
     cause = error.__cause__ or error
     return f"{type(cause).__name__} {cause}".strip()
-
-
-@asynccontextmanager
-async def open_connection_on(
-    stream: Stream, handshake: Handshake, *, connect_timeout_s: float = 10.0
-) -> AsyncIterator[Connection]:
-    """Speak AMQP over a stream that is already there. See `open_connection`."""
-    connection = Connection(stream, handshake)
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(connection.serve)
-        try:
-            with _time_limit(connect_timeout_s, "the AMQP handshake"):
-                await connection.wait_opened()
-            yield connection
-        except BaseException as error:  # noqa: BLE001  raised below: through the nursery it would arrive as a group
-            failure = error
-        await connection.aclose()
-    if failure is not None:
-        raise failure
-
-
-@asynccontextmanager
-async def open_connection(
-    where: str | ConnectionParameters,
-    *,
-    heartbeat_s: int = 5,
-    connect_timeout_s: float = 10.0,
-    name: str = "slicelease",
-    ssl_context: ssl.SSLContext | None = None,
-) -> AsyncIterator[Connection]:
-    """A connection to the broker at `where` (an AMQP URL, or parameters) for the time of the block.
-
-    `heartbeat_s`: whole seconds, 0 for none; the broker may want a shorter one. `name` is shown by the broker. TLS
-    (amqps) uses `ssl_context`, or the system's trust store. Raises UrlError, CannotConnect, LoginRefused,
-    ProtocolViolation, and what the block raises. When the connection is lost the block is not cancelled: its calls raise
-    ConnectionLost, and `wait_closed` returns.
-    """
-    parameters = ConnectionParameters.from_url(where) if isinstance(where, str) else where
-    handshake = Handshake(
-        user=parameters.user,
-        password=parameters.password,
-        vhost=parameters.vhost,
-        name=name,
-        heartbeat_s=heartbeat_s,
-    )
-    deadline = trio.current_time() + connect_timeout_s
-    stream = await _dial(parameters, connect_timeout_s, ssl_context)
-    left_s = max(0.0, deadline - trio.current_time())
-    async with open_connection_on(stream, handshake, connect_timeout_s=left_s) as connection:
-        yield connection
-
-
-async def _dial(where: ConnectionParameters, timeout_s: float, ssl_context: ssl.SSLContext | None) -> Stream:
-    with _time_limit(timeout_s, f"connecting to {where.address}"):
-        try:
-            tcp = await trio.open_tcp_stream(where.host, where.port)
-        except OSError as error:
-            raise CannotConnect(f"cannot connect to {where.address}: {error}") from None
-        if not where.tls:
-            return tcp
-        return await _start_tls(tcp, where, ssl_context or ssl.create_default_context())
-
-
-async def _start_tls(tcp: trio.SocketStream, where: ConnectionParameters, context: ssl.SSLContext) -> Stream:
-    stream = trio.SSLStream(tcp, context, server_hostname=where.host)
-    try:
-        await stream.do_handshake()
-    except trio.BrokenResourceError as error:
-        await trio.aclose_forcefully(tcp)
-        raise CannotConnect(f"no TLS with {where.address}: {_cause(error)}") from None
-    except BaseException:
-        await trio.aclose_forcefully(tcp)
-        raise
-    return stream

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from slicelease.worker.amqp.errors import UrlError
 
+MAX_VHOST_LENGTH = 127
 _PORTS = {"amqp": 5672, "amqps": 5671}
 
 
@@ -44,6 +45,8 @@ class ConnectionParameters:
             raise UrlError("the AMQP URL must begin with amqp:// or amqps://")
         if parts.query or parts.fragment or "/" in parts.path[2:]:
             raise UrlError(f"the AMQP URL has more than a virtual host behind the host. {_ADVICE}")
+        if "\0" in user + password + vhost or len(vhost) > MAX_VHOST_LENGTH:
+            raise UrlError(f"no %00 in the AMQP URL, and at most {MAX_VHOST_LENGTH} characters of virtual host")
         if port == 0:
             raise UrlError("the port of the AMQP URL must be 1 to 65535")
         return cls(
