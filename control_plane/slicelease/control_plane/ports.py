@@ -5,12 +5,12 @@ May live here: protocols, their values and errors. May not know: Redis, AMQP, gR
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .domain.commands import Command
-from .domain.names import QueueKey
+from .domain.commands import Command, EndReason
+from .domain.names import LeaseKey, QueueKey
 from .domain.outcomes import Outcome
 from .domain.policy import QueueType
 
@@ -144,4 +144,25 @@ class Broker(Protocol):
 
     async def refuse_raised(self, raised: RaisedAttention, reason: str) -> None:
         """Moves it to the unsorted dead letters with the reason, confirmed, then acks it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StopHint:
+    """The holder of a lease, a worker's session, should stop at its next message boundary and settle with `reason`."""
+
+    session: str
+    lease: LeaseKey
+    reason: EndReason
+
+
+class DirectiveBus(Protocol):
+    """Carries hints to whichever replica has the session's stream. A lost hint costs latency only: progress answers say it too."""
+
+    async def publish(self, hint: StopHint) -> None:
+        """Sends the hint to every replica, this one included. Never raises for a bus that is away: the hint is lost then."""
+        ...
+
+    async def run(self, deliver: Callable[[StopHint], None]) -> None:
+        """Delivers the hints of all replicas until it is cancelled; comes back by itself when the bus was away."""
         ...
