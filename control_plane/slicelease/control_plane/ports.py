@@ -157,7 +157,7 @@ class StopHint:
 
 
 class DirectiveBus(Protocol):
-    """Carries hints to whichever replica has the session's stream. A lost hint costs latency only: progress answers say it too."""
+    """Carries hints to the replica that has the session's stream. A lost hint costs latency only: progress answers say it too."""
 
     async def publish(self, hint: StopHint) -> None:
         """Sends the hint to every replica, this one included. Never raises for a bus that is away: the hint is lost then."""

@@ -1,6 +1,6 @@
-"""From what the ledger refused to the error that the caller gets: which resource the reason speaks of.
+"""From a refusal of the ledger, or an exception of a port, to the error that the caller gets.
 
-May live here: the naming of a refusal's subject. May not know: codes and details (status.py has the one table).
+May live here: which reason it is, and which resource it speaks of. May not know: codes and details (status.py has the one table).
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import TypeVar
 from slicelease.control_plane.domain import commands, names
 from slicelease.control_plane.domain.commands import Command
 from slicelease.control_plane.domain.outcomes import Outcome, RefusalReason, Refused
+from slicelease.control_plane.ports import BrokerUnavailableError, LedgerUnavailableError, LedgerVersionError
 
-from .status import CallError, Fault, Reason
+from .status import CallError, Fault, Reason, broker_unavailable, invalid_name, ledger_unavailable
 
 _T = TypeVar("_T")
 
@@ -90,3 +91,18 @@ def _target(command: Command) -> str:
     if tenant and queue:
         return names.queue_name(names.QueueKey(tenant, queue))
     return names.tenant_name(tenant) if tenant else ""
+
+
+def from_exception(error: Exception) -> CallError | None:
+    """The error for an exception that a port or a check raises; None for one that nobody expected."""
+    match error:
+        case CallError():
+            return error
+        case names.InvalidNameError():
+            return invalid_name(error)
+        case LedgerUnavailableError() | LedgerVersionError():
+            return ledger_unavailable()
+        case BrokerUnavailableError():
+            return broker_unavailable()
+        case _:
+            return None
