@@ -110,6 +110,10 @@ class Channel:
         """Fetches the head of a queue, or None when nothing is ready. Raises UnknownQueueError, ClosedChannelError."""
         return self._broker.get(self, queue)
 
+    def fetch(self, queue: str, most: int) -> list[Delivery]:
+        """Fetches up to `most` from the head in one step. Raises like `get`."""
+        return self._broker.fetch(self, queue, most)
+
     def consume(self, queue: str, prefetch: int, notify: Callable[[], None]) -> Consumer:
         """Begins a consumer. Raises UnknownQueueError, ClosedChannelError."""
         return self._broker.consume(self, queue, prefetch, notify)

@@ -171,6 +171,15 @@ class MemoryBroker:
             entry = queue.messages.take()
             return None if entry is None else self._deliver(InHand(queue, entry, None), channel)
 
+    def fetch(self, channel: Channel, name: str, most: int) -> list[Delivery]:
+        """See Channel."""
+        with self._lock:
+            channel.check_open()
+            queue = self._known(name)
+            count = min(most, len(queue.messages))
+            entries = [entry for _ in range(count) if (entry := queue.messages.take()) is not None]
+            return [self._deliver(InHand(queue, entry, None), channel) for entry in entries]
+
     def consume(self, channel: Channel, name: str, prefetch: int, notify: Callable[[], None]) -> Consumer:
         """See Channel."""
         with self._lock:
