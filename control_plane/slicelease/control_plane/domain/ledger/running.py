@@ -134,12 +134,15 @@ def reserve(step: Step, key: QueueKey, record: ClassRecord, cost: int) -> int:
 
 
 def charge(step: Step, lease: LeaseRecord, held_ms: int) -> None:
-    """Corrects what was reserved at the grant to the slot time that was held."""
+    """Corrects what was reserved at the grant to the slot time that was held, of which 1 ms is the least.
+
+    Without a least charge a tenant whose slices take no measurable time would keep its tag, and with it the turn.
+    """
     record = step.state.classes[lease.priority_class]
     tenant = lease.key.tenant
     reserved = lease.terms.slice_ms * lease.charge_per_ms
     before = record.tags.get(tenant, lease.start_tag + reserved)
-    tag = max(0, before - reserved + held_ms * lease.charge_per_ms)
+    tag = max(0, before - reserved + max(1, held_ms) * lease.charge_per_ms)
     record.tags[tenant] = tag
     if tenant in record.ready:
         record.ready[tenant] = max(tag, record.virtual_time)
