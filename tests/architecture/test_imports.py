@@ -39,6 +39,8 @@ def test_the_domain_knows_the_standard_library_and_itself_only(path: Path) -> No
     assert {name for name in foreign if name != own and not name.startswith(f"{own}.")} == set()
 
 
-@pytest.mark.parametrize("path", [*sorted(DOMAIN.rglob("*.py")), *(WORKER / name for name in PURE_WORKER)], ids=str)
+@pytest.mark.parametrize(
+    "path", [*sorted(DOMAIN.rglob("*.py")), *(WORKER / name for name in PURE_WORKER)], ids=lambda path: path.name
+)
 def test_a_pure_file_sees_no_clock_no_dice_no_log_and_no_loop(path: Path) -> None:
     assert {name for name in imports(path) if name.split(".")[0] in IMPURE} == set()
