@@ -164,11 +164,11 @@ class RabbitMQ(ServerProcess):
     # The process
 
     def is_ready(self) -> bool:
-        """Say whether the listener begins an AMQP handshake, which it does last of all when booting."""
+        """Say whether the listener begins an AMQP handshake (booting ends with it) and the others asked for listen."""
         try:
             with socket.create_connection(("127.0.0.1", self.amqp_port), timeout=2) as probe:
                 probe.sendall(b"AMQP\x00\x00\x09\x01")
-                return bool(probe.recv(8)) and self._apps_started()
+                return bool(probe.recv(8)) and all(map(self._listens, self._ports.keys() & {"amqps", "management"}))
         except OSError:
             return False
 
@@ -186,19 +186,12 @@ class RabbitMQ(ServerProcess):
         if self._epmd is None or self._epmd.poll() is not None:
             epmd = [self._epmd_program, "-port", str(self._ports["epmd"].number), "-address", "127.0.0.1"]
             self._epmd = spawn(epmd, cwd=self.folder, stdout=log, stderr=log)
-            wait_for(self._epmd_listens, 10, "epmd listens")
+            wait_for(lambda: self._listens("epmd"), 10, "epmd listens")
         return spawn([self._server], env=self._env(), cwd=self.folder, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
-    def _epmd_listens(self) -> bool:
+    def _listens(self, name: str) -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._ports["epmd"].number)) == 0
-
-    def _apps_started(self) -> bool:
-        # Plugins' listeners come up after the broker's own.
-        if "management" not in self._ports:
-            return True
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._ports["management"].number)) == 0
+            return probe.connect_ex(("127.0.0.1", self._ports[name].number)) == 0
 
     def _ask(self, expression: str, form: str, deadline_s: float) -> str:
         process = self._running()
