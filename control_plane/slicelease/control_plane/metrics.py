@@ -213,7 +213,7 @@ class Metrics:
 _HEAD = """# Metrics of the control plane
 
 Served at `/metrics` on the address of `SLICELEASE_METRICS_LISTEN`, beside `/ready` and `/live`. No series names a tenant.
-Made from the table in `control_plane/slicelease/control_plane/metrics.py` by `scripts/generate_docs.py metrics`.
+Made from the table in `control_plane/slicelease/control_plane/metrics.py` by `make docs`.
 
 | metric | kind | labels | what it says |
 |---|---|---|---|
