@@ -55,14 +55,17 @@ class AsyncioBroker:
 
     async def declare_topology(self, classes: Sequence[str]) -> None:
         """Declares exchanges and attention queues, where missing."""
+        self._declare_fixed()
+        for class_id in classes:
+            self._declare_bound(names.attention_queue(class_id), names.ATTENTION_EXCHANGE, class_id)
+
+    def _declare_fixed(self) -> None:
         core = self._core
         core.declare_exchange(names.ATTENTION_EXCHANGE, ExchangeKind.DIRECT)
         core.declare_exchange(names.DEAD_EXCHANGE, ExchangeKind.DIRECT, alternate=names.DEAD_UNSORTED_EXCHANGE)
         core.declare_exchange(names.DEAD_UNSORTED_EXCHANGE, ExchangeKind.FANOUT)
         self._declare_bound(names.DEAD_UNSORTED_QUEUE, names.DEAD_UNSORTED_EXCHANGE, "")
         self._declare_bound(names.RAISED_QUEUE, names.ATTENTION_EXCHANGE, names.RAISED_KEY)
-        for class_id in classes:
-            self._declare_bound(names.attention_queue(class_id), names.ATTENTION_EXCHANGE, class_id)
 
     def _declare_bound(self, queue: str, exchange: str, key: str) -> None:
         # One that exists with other arguments is used as it is.
@@ -156,15 +159,17 @@ class AsyncioBroker:
         """Moves it to the unsorted dead letters with the reason."""
         _, delivery = _in_hand(raised)
         headers = {**delivery.message.headers, REASON_HEADER: reason}
+        self._declare_fixed()
         if self._publish(names.DEAD_UNSORTED_EXCHANGE, "", replace(delivery.message, headers=headers)) is not Fate.ROUTED:
             raise BrokerUnavailableError("the unsorted dead letters cannot be reached")
         await self.ack_raised([raised])
 
     def _consuming(self) -> _Intake:
-        """The consumer of `attention.work`, begun anew when its queue was deleted."""
+        """The consumer of `attention.work`, begun anew, with its queue, when that was deleted."""
         if self._intake is not None and self._intake.lost:
             self.close()
         if self._intake is None:
+            self._declare_fixed()
             try:
                 self._intake = _Intake(self._core)
             except UnknownQueueError as missing:

@@ -31,6 +31,8 @@ from slicelease.control_plane.ports import BrokerUnavailableError, QueueFullErro
 DRIVER_ERRORS = (AMQPError, ChannelInvalidStateError, OSError, RuntimeError, PAMQPException, EOFError)
 """All that a call of the driver raises for the broker's or the network's sake; TimeoutError is an OSError."""
 
+LOST = "the connection to RabbitMQ was lost"
+
 _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'")
 
 
@@ -55,7 +57,7 @@ class BrokerCall:
         if isinstance(error, asyncio.CancelledError):
             if self._task is None or self._task.cancelling() > self._cancels:
                 return
-            raise BrokerUnavailableError("the connection to RabbitMQ was lost") from None
+            raise BrokerUnavailableError(LOST) from None
         if isinstance(error, DRIVER_ERRORS):
             raise self._translated(error) from None
 
@@ -66,7 +68,7 @@ class BrokerCall:
             return QueueFullError("RabbitMQ refused the message")
         if isinstance(error, TimeoutError):
             return BrokerUnavailableError(f"RabbitMQ did not {self._what} in time")
-        return BrokerUnavailableError("the connection to RabbitMQ was lost")
+        return BrokerUnavailableError(LOST)
 
 
 def differing_argument(error: ChannelPreconditionFailed | ChannelLockedResource) -> str:

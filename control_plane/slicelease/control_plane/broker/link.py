@@ -18,8 +18,10 @@ from aiormq.abc import AbstractConnection
 from aiormq.channel import Channel
 from yarl import URL
 
+from slicelease.control_plane.ports import BrokerUnavailableError
+
 from .backoff import Backoff
-from .errors import DRIVER_ERRORS, why_not_connected
+from .errors import DRIVER_ERRORS, LOST, BrokerCall, why_not_connected
 
 _log = structlog.get_logger(__name__)
 
@@ -60,6 +62,10 @@ class Link:
                 await self._serve(connection)
             except DRIVER_ERRORS as error:
                 self._fell(why_not_connected(error))
+            except asyncio.CancelledError:
+                if _cancelled():
+                    raise
+                self._fell(LOST)
             await asyncio.sleep(self._backoff.next_s())
 
     async def connection(self) -> AbstractConnection:
@@ -79,7 +85,7 @@ class Link:
         try:
             self._rose(underlay(connection))
             await asyncio.wait({underlay(connection).closing})
-            self._fell("the connection to RabbitMQ was lost")
+            self._fell(LOST)
         finally:
             self._current = None
             self._came_up.clear()
@@ -124,9 +130,15 @@ def underlay(connection: aio_pika.abc.AbstractConnection) -> AbstractConnection:
 
 
 async def _close(connection: aio_pika.abc.AbstractConnection) -> None:
-    with contextlib.suppress(*DRIVER_ERRORS):
+    with contextlib.suppress(BrokerUnavailableError), BrokerCall("close a connection"):
         async with asyncio.timeout(_CLOSE_TIMEOUT_S):
             await connection.close()
+
+
+def _cancelled() -> bool:
+    """Whether a CancelledError is ours; the driver has its own, see BrokerCall."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def is_blocked(connection: AbstractConnection) -> bool:
