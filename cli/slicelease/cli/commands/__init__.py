@@ -1,0 +1,1 @@
+"""The subcommands, one file each: options in, the part's own entry point called."""
