@@ -13,6 +13,14 @@ import pytest
 from tests.servers import RabbitMQ, Redis
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses a shared server, so that none is forgotten where there are no servers."""
+    for item in items:
+        if {"rabbitmq", "redis_server"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("servers")
+
+
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitMQ]:
     """The shared node; leave its users, policies and alarms as they are."""
