@@ -6,6 +6,7 @@ May live here: bounds and forms of fields. May not know: services, what exists.
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from typing import Any
 
@@ -24,6 +25,7 @@ MAX_INTEGER = 2**53 - 1
 
 DEFAULT_PAGE, MAX_PAGE = 100, 1_000
 _DIGEST_BYTES = 16
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
 
 
 def digest(request: Message) -> str:
@@ -40,9 +42,14 @@ def short_text(field: str, value: str) -> str:
     """Free text of at most 255 bytes without control characters; raises CallError."""
     if len(value.encode()) > MAX_TEXT_BYTES:
         raise invalid_field(field, f"at most {MAX_TEXT_BYTES} bytes")
-    if not value.isprintable():
+    if has_controls(value):
         raise invalid_field(field, "no control characters")
     return value
+
+
+def has_controls(value: str) -> bool:
+    """Whether it holds control characters or line separators; spaces of any script are text."""
+    return _CONTROLS(value) is not None
 
 
 def message_id(field: str, value: str) -> str:

@@ -25,7 +25,7 @@ from slicelease.control_plane.domain.policy import (
 )
 from slicelease.v1 import resources_pb2 as pb
 
-from .checks import bounded, duration_ms
+from .checks import bounded, duration_ms, has_controls
 from .status import invalid_field
 
 _SECOND_MS, _HOUR_MS, _DAY_MS = 1_000, 3_600_000, 86_400_000
@@ -82,7 +82,7 @@ def _terms(given: Any, prefix: str) -> SliceTerms:
 def tenant_policy(given: pb.Tenant, default_class: str) -> TenantPolicy:
     """The policy of a tenant; raises CallError, InvalidNameError."""
     shown = given.display_name
-    if len(shown) > _MAX_DISPLAY_NAME or not shown.isprintable():
+    if len(shown) > _MAX_DISPLAY_NAME or has_controls(shown):
         raise invalid_field("tenant.display_name", f"at most {_MAX_DISPLAY_NAME} characters, no control characters")
     return TenantPolicy(
         priority_class=_class_id("tenant.priority_class", given.priority_class) or default_class,
