@@ -21,6 +21,9 @@ from .status import CallError, arguments_differ, broker_unavailable
 MAX_KNOWN = 200_000
 """Queues remembered: a few tens of megabytes; the oldest are forgotten first."""
 
+DECLARED_AT_ONCE = 64
+"""The broker declares some 150 new queues a second, and each call has the time limit of its own adapter."""
+
 _MISSING = {RefusalReason.TENANT_NOT_FOUND, RefusalReason.QUEUE_NOT_FOUND}
 _Seen = tuple[Command, Outcome]
 
@@ -80,7 +83,8 @@ class KnownQueues:
     async def declare(self, keys: Sequence[QueueKey]) -> dict[QueueKey, CallError]:
         """Makes sure that the broker has them (its adapter remembers which it declared); the errors of those that failed."""
         errors: dict[QueueKey, CallError] = {}
-        await all_at_once([partial(self._declare, key, errors) for key in keys])
+        for begin in range(0, len(keys), DECLARED_AT_ONCE):
+            await all_at_once([partial(self._declare, key, errors) for key in keys[begin : begin + DECLARED_AT_ONCE]])
         return errors
 
     async def _declare(self, key: QueueKey, errors: dict[QueueKey, CallError]) -> None:
