@@ -134,16 +134,22 @@ class Broker(Protocol):
         """Waits for raised attention and returns what is there, 1 to `limit`."""
         ...
 
+    # Each raised attention is answered once: by ack, return or refusal. A second answer is without effect, and so is one
+    # for a broken connection, whose messages the broker delivers again.
+
     async def ack_raised(self, raised: Sequence[RaisedAttention]) -> None:
-        """They are recorded. Those of a broken connection are dropped: the broker delivers them again."""
+        """They are recorded."""
         ...
 
     async def return_raised(self, raised: Sequence[RaisedAttention]) -> None:
         """They could not be recorded now: back to the queue."""
         ...
 
-    async def refuse_raised(self, raised: RaisedAttention, reason: str) -> None:
-        """Moves it to the unsorted dead letters with the reason, confirmed, then acks it."""
+    async def refuse_raised(self, raised: Sequence[RaisedAttention], reason: str) -> None:
+        """Moves them to the unsorted dead letters with the reason, and acks each once its copy is confirmed.
+
+        After an error those that were not moved are still in hand.
+        """
         ...
 
 

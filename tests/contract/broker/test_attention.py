@@ -109,19 +109,37 @@ async def test_what_is_returned_comes_back_and_what_is_acked_does_not(world: Wor
 async def test_what_is_refused_lies_with_the_dead_letters_and_its_reason(world: World) -> None:
     """A05, last clause: never requeued hot, never lost."""
     await world.raise_attention(b"not JSON", {"from": "shop"})
-    (raised,) = await take(world, 1)
-    await world.broker.refuse_raised(raised, "NOT_JSON")
+    await world.broker.refuse_raised(await take(world, 1), "NOT_JSON")
     (dead,) = await world.drain("dead.unsorted")
     assert dead.body == b"not JSON"
     assert dead.headers == {"from": "shop", "x-slicelease-reason": "NOT_JSON"}
     assert await nothing_comes(world)
 
 
+async def test_a_second_answer_is_without_effect(world: World) -> None:
+    for n in range(3):
+        await world.raise_attention(b"%d" % n)
+    first, second, third = await take(world, 3)
+    await world.broker.ack_raised([first])
+    await world.broker.refuse_raised([second], "NOT_JSON")
+    await world.broker.return_raised([first, second, third])
+    again = await take(world, 1)
+    assert [raised.body for raised in again] == [b"2"]
+    await world.broker.ack_raised([first, second, third, *again])
+    assert await nothing_comes(world)
+
+
+async def test_many_are_refused_at_once(world: World) -> None:
+    for n in range(200):
+        await world.raise_attention(b"%d" % n)
+    await world.broker.refuse_raised(await take(world, 200), "NOT_JSON")
+    assert {dead.body for dead in await world.drain("dead.unsorted")} == {b"%d" % n for n in range(200)}
+
+
 async def test_a_refusal_works_where_the_dead_letters_have_been_deleted(world: World) -> None:
     await world.delete_queue("dead.unsorted")
     await world.raise_attention(b"not JSON")
-    (raised,) = await take(world, 1)
-    await world.broker.refuse_raised(raised, "NOT_JSON")
+    await world.broker.refuse_raised(await take(world, 1), "NOT_JSON")
     assert len(await world.drain("dead.unsorted")) == 1
 
 

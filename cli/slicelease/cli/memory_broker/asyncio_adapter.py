@@ -25,7 +25,7 @@ from slicelease.control_plane.ports import (
     WorkMessage,
 )
 
-from .channel import Channel, ClosedChannelError, Consumer, Delivery
+from .channel import Channel, ClosedChannelError, Consumer, Delivery, UnknownTagError
 from .core import ArgumentsDifferError, Fate, MemoryBroker, NotEmptyError, UnknownQueueError
 from .queue import Message
 from .routing import ExchangeKind, UnknownExchangeError
@@ -145,24 +145,28 @@ class AsyncioBroker:
         """They are recorded."""
         for one in raised:
             channel, delivery = _in_hand(one)
-            with contextlib.suppress(ClosedChannelError):
+            with contextlib.suppress(ClosedChannelError, UnknownTagError):
                 channel.ack(delivery.tag)
 
     async def return_raised(self, raised: Sequence[RaisedAttention]) -> None:
         """They could not be recorded now: back to the queue."""
         for one in raised:
             channel, delivery = _in_hand(one)
-            with contextlib.suppress(ClosedChannelError):
+            with contextlib.suppress(ClosedChannelError, UnknownTagError):
                 channel.nack(delivery.tag)
 
-    async def refuse_raised(self, raised: RaisedAttention, reason: str) -> None:
-        """Moves it to the unsorted dead letters with the reason."""
+    async def refuse_raised(self, raised: Sequence[RaisedAttention], reason: str) -> None:
+        """Moves them to the unsorted dead letters with the reason."""
+        self._declare_fixed()
+        for one in raised:
+            self._bury(one, reason)
+            await self.ack_raised([one])
+
+    def _bury(self, raised: RaisedAttention, reason: str) -> None:
         _, delivery = _in_hand(raised)
         headers = {**delivery.message.headers, REASON_HEADER: reason}
-        self._declare_fixed()
         if self._publish(names.DEAD_UNSORTED_EXCHANGE, "", replace(delivery.message, headers=headers)) is not Fate.ROUTED:
             raise BrokerUnavailableError("the unsorted dead letters cannot be reached")
-        await self.ack_raised([raised])
 
     def _consuming(self) -> _Intake:
         """The consumer of `attention.work`, begun anew, with its queue, when that was deleted."""

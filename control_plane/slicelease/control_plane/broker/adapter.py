@@ -133,19 +133,27 @@ class RabbitBroker:
         """See the port."""
         await self._raised.give_back(raised)
 
-    async def refuse_raised(self, raised: RaisedAttention, reason: str) -> None:
+    async def refuse_raised(self, raised: Sequence[RaisedAttention], reason: str) -> None:
         """See the port."""
-        properties = refused_properties(delivery_of(raised).properties, reason)
-        try:
-            await self._bury(raised.body, properties)
-        except QueueGoneError:
+        fates = await self._bury_all(raised, reason)
+        if homeless := [each for each, fate in zip(raised, fates, strict=True) if isinstance(fate, QueueGoneError)]:
             await self.declare_topology(())
-            await self._bury(raised.body, properties)
-        await self._raised.ack([raised])
+            fates = [fate for fate in fates if not isinstance(fate, QueueGoneError)]
+            fates += await self._bury_all(homeless, reason)
+        for fate in fates:
+            if fate is not None:
+                raise fate
 
-    async def _bury(self, body: bytes, properties: spec.Basic.Properties) -> None:
+    async def _bury_all(self, raised: Sequence[RaisedAttention], reason: str) -> list[BaseException | None]:
+        """Moves each and acks those that were moved; what became of each."""
+        fates = await asyncio.gather(*(self._bury(each, reason) for each in raised), return_exceptions=True)
+        await self._raised.ack([each for each, fate in zip(raised, fates, strict=True) if fate is None])
+        return fates
+
+    async def _bury(self, raised: RaisedAttention, reason: str) -> None:
         # Not through the dead exchange: there every routing key may be some tenant's id.
-        await self._dead.publish(names.DEAD_UNSORTED_EXCHANGE, names.RAISED_QUEUE, body, properties)
+        properties = refused_properties(delivery_of(raised).properties, reason)
+        await self._dead.publish(names.DEAD_UNSORTED_EXCHANGE, names.RAISED_QUEUE, raised.body, properties)
 
     async def _probe(self) -> None:
         """Publishes nothing to nowhere every two seconds, so that a memory alarm is known before a publisher meets it."""

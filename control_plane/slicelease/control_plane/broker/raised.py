@@ -7,12 +7,14 @@ means. A delivery is answered on the channel that brought it, or not at all: the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from aio_pika.exceptions import ChannelInvalidStateError
 from aiormq import spec
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from aiormq.channel import Channel
@@ -22,7 +24,7 @@ from slicelease.control_plane.ports import BrokerUnavailableError, RaisedAttenti
 
 from .backoff import Backoff
 from .channels import close_channel
-from .errors import DRIVER_ERRORS, BrokerCall
+from .errors import BrokerCall
 from .link import Link, open_channel
 
 _log = structlog.get_logger(__name__)
@@ -32,13 +34,14 @@ _BACKOFF_BASE_S = 0.1
 _BACKOFF_CAP_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Delivery:
-    """Where a raised attention came from, and its properties."""
+    """Where a raised attention came from, and its properties. A second answer to one tag would cost the channel."""
 
     channel: AbstractChannel
     tag: int
     properties: spec.Basic.Properties
+    answered: bool = False
 
 
 class RaisedConsumer:
@@ -94,12 +97,11 @@ class RaisedConsumer:
         with BrokerCall("take an answer"):
             async with asyncio.timeout(self._timeout_s):
                 for delivery in map(delivery_of, raised):
-                    try:
+                    if delivery.answered or delivery.channel.is_closed:
+                        continue  # of a dead channel: the broker delivers it again
+                    delivery.answered = True
+                    with contextlib.suppress(ChannelInvalidStateError):
                         await send(delivery.channel, delivery.tag)
-                    except TimeoutError:
-                        raise
-                    except DRIVER_ERRORS:
-                        continue  # its channel has ended: the broker delivers it again
 
     async def _subscription(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._timeout_s):
