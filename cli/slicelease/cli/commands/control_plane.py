@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import click
-from slicelease.control_plane.config import ControlPlaneSettings
 
 from slicelease.cli.extras import needs_extra
 from slicelease.cli.options import build, gather, settings_options
+from slicelease.control_plane.config import ControlPlaneSettings
 
 
 @click.command("control-plane")
