@@ -69,6 +69,6 @@ class Announcer:
 def _by_class(claimed: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     """Ids by class, in the order claimed."""
     by_class: dict[str, list[str]] = {}
-    for announcement_id, class_id in claimed:
+    for class_id, announcement_id in claimed:
         by_class.setdefault(class_id, []).append(announcement_id)
     return by_class

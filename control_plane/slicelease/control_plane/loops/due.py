@@ -20,4 +20,4 @@ class Due:
     async def run_once(self) -> bool:
         """Whether more may be due. Raises LedgerUnavailableError, LedgerVersionError."""
         (outcome,) = await self._ledger.execute([WakeDue(_LIMIT)])
-        return answer(outcome, Woken).queues >= _LIMIT
+        return answer(outcome, Woken).more

@@ -13,11 +13,10 @@ import structlog
 
 from slicelease.control_plane.domain.commands import GetQueue, Touch
 from slicelease.control_plane.domain.names import QueueKey, shown
-from slicelease.control_plane.domain.outcomes import Outcome, QueueView, Refused, Touched
+from slicelease.control_plane.domain.outcomes import Failed, Outcome, QueueView, Refused, Touched
 from slicelease.control_plane.domain.policy import TenantPolicy
-from slicelease.control_plane.ports import Broker, BrokerUnavailableError, Ledger, RaisedAttention
+from slicelease.control_plane.ports import Broker, BrokerUnavailableError, Ledger, LedgerUnavailableError, RaisedAttention
 
-from .answers import answer
 from .attention_body import AttentionError, parse_attention
 from .observer import LoopObserver
 from .work_queues import declare_or_adopt
@@ -53,6 +52,7 @@ class Intake:
 
     async def _handle(self, raised: Sequence[RaisedAttention]) -> None:
         by_queue, refused = self._sorted(raised)
+        outcomes: Sequence[Outcome] = []
         if by_queue:
             outcomes = await self._ledger.execute([Touch(key, self._create) for key in by_queue])
             await self._declare_created([key for key, outcome in zip(by_queue, outcomes, strict=True) if _created(outcome)])
@@ -60,6 +60,9 @@ class Intake:
         for reason, messages in refused.items():
             await self._broker.refuse_raised(messages, reason)
             self._observer.attention_refused(reason, len(messages))
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise LedgerUnavailableError(outcome.cause)  # its messages go back, and the runner pauses
 
     def _sorted(
         self, raised: Sequence[RaisedAttention]
@@ -90,10 +93,10 @@ class Intake:
             if isinstance(outcome, Refused):
                 refused[outcome.reason].extend(messages)
                 _log.warning("raised attention refused", reason=outcome.reason.value, queue=key.member)
-                continue
-            recorded.extend(messages)
-            self._observer.attention_duplicate(len(messages) - 1)
-            self._observer.attention_coalesced(int(answer(outcome, Touched).coalesced))
+            if isinstance(outcome, Touched):
+                recorded.extend(messages)
+                self._observer.attention_duplicate(len(messages) - 1)
+                self._observer.attention_coalesced(int(outcome.coalesced))
         await self._broker.ack_raised(recorded)
 
     async def _declare_created(self, keys: Sequence[QueueKey]) -> None:

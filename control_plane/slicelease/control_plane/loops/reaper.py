@@ -26,8 +26,8 @@ class Reaper:
     async def run_once(self) -> bool:
         """Whether more may have lapsed. Raises LedgerUnavailableError, LedgerVersionError."""
         (outcome,) = await self._ledger.execute([ExpireLapsed(_LIMIT)])
-        leases = answer(outcome, Expired).leases
-        for lease, class_id in leases:
+        expired = answer(outcome, Expired)
+        for lease, class_id in expired.leases:
             self._observer.lease_expired(class_id)
             _log.warning("a lease ran out unsettled", queue=lease.of_queue.member, token=lease.token)
-        return len(leases) >= _LIMIT
+        return expired.more
