@@ -29,7 +29,8 @@ def _v1_file() -> descriptor_pb2.FileDescriptorProto:
     file.ClearField("options")  # the packages of other languages, which are v1alpha's
     for message in file.message_type:
         for field in message.field:
-            field.type_name = _renamed(field.type_name)
+            if field.type_name:
+                field.type_name = _renamed(field.type_name)
     for method in (method for service in file.service for method in service.method):
         method.input_type, method.output_type = _renamed(method.input_type), _renamed(method.output_type)
     return file
