@@ -20,6 +20,7 @@ from slicelease.worker.amqp.content import ContentAssembler
 from slicelease.worker.amqp.errors import (
     COMMAND_INVALID,
     REPLY_SUCCESS,
+    SYNTAX_ERROR,
     UNEXPECTED_FRAME,
     AmqpError,
     ProtocolViolation,
@@ -170,6 +171,8 @@ class ChannelState:
 
     def receive_method(self, buffer: bytes, start: int, stop: int) -> None:
         """A method frame's payload is buffer[start:stop]."""
+        if stop - start < 4:
+            raise ProtocolViolation(SYNTAX_ERROR, "a method frame without a method")
         method = _U32.unpack_from(buffer, start)[0]
         if self.phase is ChannelPhase.CLOSING and method not in (frames.CHANNEL_CLOSE, frames.CHANNEL_CLOSE_OK):
             return

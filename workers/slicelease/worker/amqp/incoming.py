@@ -60,9 +60,11 @@ def decode_return(method: commands.Basic.Return) -> Unroutable:
 
 def decode_method(payload: bytes) -> tuple[int, base.Frame]:
     """The number and the method of a payload, by pamqp. Raises ProtocolViolation for what is none."""
+    if len(payload) < 4:
+        raise ProtocolViolation(SYNTAX_ERROR, "a method frame without a method")
     number = int.from_bytes(payload[:4])
     known = commands.INDEX_MAPPING.get(number)
-    if known is None or len(payload) < 4:
+    if known is None:
         raise ProtocolViolation(COMMAND_INVALID, f"unknown method {number >> 16}.{number & 0xFFFF}")
     method: base.Frame = known()
     try:

@@ -43,7 +43,7 @@ class ConnectionParameters:
             raise UrlError(_ADVICE) from None
         if parts.scheme not in _PORTS:
             raise UrlError("the AMQP URL must begin with amqp:// or amqps://")
-        if parts.query or parts.fragment or "/" in parts.path[2:]:
+        if parts.query or parts.fragment or "/" in parts.path[2:] or "@" in parts.path:
             raise UrlError(f"the AMQP URL has more than a virtual host behind the host. {_ADVICE}")
         if "\0" in user + password + vhost or len(vhost) > MAX_VHOST_LENGTH:
             raise UrlError(f"no %00 in the AMQP URL, and at most {MAX_VHOST_LENGTH} characters of virtual host")
