@@ -335,7 +335,7 @@ class ListClasses:
 
 @dataclass(frozen=True, slots=True)
 class ListLeases:
-    """Live leases in the byte order of `tenant/queue`; `tenant`, `queue` empty: all. Outcome: Page of LeaseView.
+    """Live leases in the byte order of `tenant/queue`: all, of a tenant, or of its `queue`. Outcome: Page of LeaseView.
 
     A page may hold fewer than `limit` and still not be the last; `next_after` says.
     """

@@ -58,6 +58,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """The store broke at this command, and only at it; `cause` is for the log. Never an answer of the specification."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class Touched:
     """`coalesced`: it was known to have work already. `created`: the queue did not exist before."""
 
@@ -270,6 +277,7 @@ class Pong:
 
 Outcome = (
     Refused
+    | Failed
     | Touched
     | PublishClaim
     | Granted

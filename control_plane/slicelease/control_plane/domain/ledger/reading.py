@@ -124,7 +124,7 @@ def list_leases(step: Step, command: ListLeases) -> Page:
 
 
 def _matches(command: ListLeases, key: LeaseKey) -> bool:
-    return command.tenant in ("", key.tenant) and command.queue in ("", key.queue)
+    return command.tenant == "" or (command.tenant == key.tenant and command.queue in ("", key.queue))
 
 
 def _lease_of(step: Step, key: QueueKey) -> LeaseView | None:
