@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from .ports import Delivery, MessageProperties
+from .ports import Delivery, MalformedMessageError, MessageProperties
 
 _NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 
@@ -132,6 +132,14 @@ class SliceWorker:
     def handler_for(self, message_type: str) -> Callable[[Work], Any] | None:
         """The handler of a message of this type ("" for none), or None."""
         return self._choose(message_type)
+
+    def handler_name_of(self, work: Work) -> str:
+        """The name of the handler that takes this message, for logs; empty when none does."""
+        try:
+            handler = self.handler_for(work.type if self.needs_type else "")
+        except MalformedMessageError:
+            return ""
+        return "" if handler is None else handler_name(handler)
 
     def _register(self, pattern: str, function: _H) -> _H:
         if not pattern:

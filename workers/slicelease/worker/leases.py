@@ -147,3 +147,12 @@ class Welcome:
     max_amqp_heartbeat_s: float
     lease_length_s: float
     server_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatistics:
+    """What a lease client has sent so far, repeats included, and the grants that came too late."""
+
+    calls: int = 0
+    exchanges: int = 0
+    late_grants: int = 0

@@ -14,8 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
-from .leases import DenialReason, EndReason, SliceEnd
+from .leases import CallStatistics, DenialReason, EndReason, SliceEnd
 
 _PREFIX = "slicelease_worker_"
 
@@ -46,9 +48,6 @@ class WorkerMetrics:
         self.broker_connections = counter(
             "broker_connections_total", "Connections to the broker that were opened, by purpose.", "purpose"
         )
-        self.lease_calls = counter("lease_calls_total", "Lease calls sent, repeats included.")
-        self.lease_exchanges = counter("lease_exchanges_total", "Exchanges that carried them.")
-        self.late_grants = counter("late_grants_total", "Grants that arrived when nobody waited for them, and were given back.")
         self.busy_slots = Gauge(_PREFIX + "busy_slots", "Slots that hold a ticket.", registry=registry)
         self.blocked_loop = counter("blocked_loop_total", "Times that a handler blocked the loop for half a heartbeat or longer.")
         self.slice_messages = Histogram(
@@ -57,6 +56,10 @@ class WorkerMetrics:
             buckets=(0, 1, 2, 5, 10, 20, 50, 100, 1000, 10_000),
             registry=registry,
         )
+
+    def count_calls_of(self, statistics: Callable[[], CallStatistics]) -> None:
+        """Shows what a lease client has counted; it is asked at each scrape."""
+        self.registry.register(_CallCollector(statistics))
 
     def slice_ended(self, end: SliceEnd) -> None:
         """Counts a slice."""
@@ -77,6 +80,18 @@ class WorkerMetrics:
     def handler_failed(self, handler: str) -> None:
         """Counts an exception of a handler."""
         self._handler_errors.labels(handler).inc()
+
+
+class _CallCollector(Collector):
+    def __init__(self, statistics: Callable[[], CallStatistics]) -> None:
+        self._statistics = statistics
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        counts = self._statistics()
+        yield CounterMetricFamily(_PREFIX + "lease_calls", "Lease calls sent, repeats included.", counts.calls)
+        yield CounterMetricFamily(_PREFIX + "lease_exchanges", "Exchanges that carried them.", counts.exchanges)
+        text = "Grants that arrived when nobody waited for them any more, and were given back."
+        yield CounterMetricFamily(_PREFIX + "late_grants", text, counts.late_grants)
 
 
 @contextmanager

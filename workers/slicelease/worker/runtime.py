@@ -102,6 +102,7 @@ class Runtime:
 
     async def _serve(self, slot: Slot) -> None:
         """Takes one ticket after another."""
+        slot.task = trio.lowlevel.current_task()
         while (held := await self._hall.next_ticket(slot.number)) is not None:
             with self.metrics.busy_slots.track_inprogress():
                 while held is not None:

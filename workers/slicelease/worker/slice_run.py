@@ -55,11 +55,12 @@ class Crew:
 
 
 class Slot:
-    """One slot: its number, and the channel that it keeps from slice to slice."""
+    """One slot: its number, the channel that it keeps from slice to slice, and what it does now, for the loop's watch."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.channel: WorkChannel | None = None
+        self.task: trio.lowlevel.Task | None = None
         self.doing: Work | None = None
 
 
