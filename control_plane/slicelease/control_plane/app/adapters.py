@@ -37,8 +37,8 @@ async def _redis(stack: AsyncExitStack, settings: ControlPlaneSettings) -> tuple
     from slicelease.control_plane.redis_ledger.directive_bus import RedisDirectiveBus
 
     url = settings.redis_url.get_secret_value()
-    ledger = await RedisLedger.connect(url, settings.cell, settings.ledger_config())
-    stack.push_async_callback(ledger.aclose)
+    ledger = await RedisLedger.open(url, settings.cell, settings.ledger_config())
+    stack.push_async_callback(ledger.close)
     return ledger, RedisDirectiveBus(url, settings.cell)
 
 

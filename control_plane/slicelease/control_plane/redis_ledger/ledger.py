@@ -67,6 +67,18 @@ class RedisLedger:
         await ledger.execute([Ping()])
         return ledger
 
+    @classmethod
+    async def open(cls, url: str, cell: str, config: LedgerConfig, *, timeout_s: float = TIMEOUT_S) -> RedisLedger:
+        """As `connect`, for who can wait: a store that is away, and may come, is only logged."""
+        ledger = cls(url, cell, config, timeout_s=timeout_s)
+        try:
+            await ledger.execute([Ping()])
+        except store.UnsuitableStoreError:
+            raise
+        except LedgerUnavailableError as away:
+            _log.warning("ledger_store_away", reason=str(away))
+        return ledger
+
     async def execute(self, commands: Sequence[Command]) -> list[Outcome]:
         """One atomic step; see ports.Ledger."""
         arguments: list[Value] = [*self._header, len(commands)]
