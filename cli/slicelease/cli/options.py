@@ -130,8 +130,9 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else f"; settings are listed by --help, variables begin with {ENV_PREFIX}"
+    bare = {one.removeprefix(ENV_PREFIX): one for one in known}
+    close = difflib.get_close_matches(name.removeprefix(ENV_PREFIX), sorted(bare), n=1, cutoff=0.6)
+    return f"; did you mean {bare[close[0]]}?" if close else "; settings are listed by --help"
 
 
 def _wrong(error: Any, given: Mapping[str, Given], fields: Mapping[str, SettingField]) -> str:

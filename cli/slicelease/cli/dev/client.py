@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from slicelease.v1 import admin_service_pb2 as admin
 from slicelease.v1 import admin_service_pb2_grpc, work_service_pb2_grpc
@@ -24,6 +25,7 @@ MAX_BATCH = 1_000
 _CALLS_AT_ONCE = 16
 _DEADLINE_S = 20.0
 _RETRY_S = 0.2
+_HEALTH_PERIOD_S = 0.05
 _RETRIED = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.ABORTED})
 _OK = 0
 
@@ -37,7 +39,17 @@ class DemoClient:
     def __init__(self, channel: grpc.aio.Channel, run_id: str) -> None:
         self._work = work_service_pb2_grpc.WorkServiceStub(channel)
         self._admin = admin_service_pb2_grpc.AdminServiceStub(channel)
+        self._health = health_pb2_grpc.HealthStub(channel)
         self._run_id = run_id
+
+    async def wait_serving(self, timeout_s: float) -> None:
+        """Returns when ledger and broker can be used. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                answer = await _retried(lambda: self._health.Check(health_pb2.HealthCheckRequest(), timeout=_DEADLINE_S))
+                if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                    return
+                await asyncio.sleep(_HEALTH_PERIOD_S)
 
     async def create_tenants(self, tenants: Iterable[DemoTenant]) -> None:
         """Creates them, each in its class. Raises grpc.aio.AioRpcError."""

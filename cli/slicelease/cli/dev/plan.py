@@ -46,6 +46,8 @@ class DevPlan:
     redis_url: str | None
     data_dir: Path | None
     as_json: bool
+    own_cell: bool
+    """The ledger's cell was made up for this run, in a Redis of the user's."""
     metrics_asked_for: bool
 
     @property
@@ -103,6 +105,7 @@ def make_plan(
         redis_url=redis_url,
         data_dir=data_dir,
         as_json=as_json,
+        own_cell=redis_url is not None and "cell" not in given,
         metrics_asked_for="metrics_listen" in given,
     )
     plan.worker_settings(plan.control_plane.listen)  # what is wrong with them is said now

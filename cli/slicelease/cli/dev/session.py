@@ -44,6 +44,7 @@ from .watched_ledger import LedgerCounts, WatchedLedger
 _DRAIN_S = 3.0
 """How long an endless load, told to end, waits for what is still in the queues."""
 _CLEAN_UP_S = 15.0
+_READY_S = 20.0
 _VALKEY_LOOK_S = 0.5
 _KILLED_BY_SIGINT = 130
 
@@ -64,6 +65,10 @@ class Session:
     async def run(self) -> int:
         """Until the end; the exit code. Raises DevError."""
         with _signals(self._ending, self._valkey):
+            if self._plan.amqp_url is not None:
+                from .guard import refuse_vhost_in_use  # loads the AMQP client, which the in-memory broker does without
+
+                await refuse_vhost_in_use(self._plan.amqp_url)
             async with open_ledger(self._plan) as opened, self._watched_valkey():
                 ledger = WatchedLedger(opened, self._counts)
                 async with control_plane(self._plan.control_plane, ledger, self._core, self._ending) as address:
@@ -88,6 +93,7 @@ class Session:
     async def _run_demo(self, ledger: Ledger, address: str, client: DemoClient, plan: DemoPlan) -> Report:
         demo = Demo(plan, self._tenants, self._journal, self._counts, asyncio.get_running_loop().time)
         try:
+            await self._wait_ready(client)
             await client.create_tenants(self._tenants)
             async with self._workers(address, demo_app(self._journal, self._plan.work_ms)):
                 self._greet(address)
@@ -103,6 +109,12 @@ class Session:
         finally:
             if self._plan.outlives:
                 await self._clean_up(client)
+
+    async def _wait_ready(self, client: DemoClient) -> None:
+        try:
+            await client.wait_serving(_READY_S)
+        except TimeoutError:
+            raise DevError(f"ledger and broker were not ready within {_READY_S:g} s; the log says why") from None
 
     @asynccontextmanager
     async def _workers(self, address: str, app: SliceWorker) -> AsyncIterator[None]:

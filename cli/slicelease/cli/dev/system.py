@@ -9,10 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
-from slicelease.worker.app import work
-from slicelease.worker.config import WorkerSettings
 
 from slicelease.cli.memory_broker.asyncio_adapter import AsyncioBroker
 from slicelease.cli.memory_broker.core import MemoryBroker
@@ -21,6 +20,8 @@ from slicelease.control_plane.app import serve
 from slicelease.control_plane.config import ControlPlaneSettings
 from slicelease.control_plane.ports import Ledger
 from slicelease.worker import SliceWorker
+from slicelease.worker.app import work
+from slicelease.worker.config import WorkerSettings
 
 from .ending import DevError, Ending
 from .worker_pool import WorkerPool
@@ -42,7 +43,8 @@ async def control_plane(
     stop = asyncio.Event()
     serving = loop.create_task(serve(settings, ledger=ledger, broker=broker, on_ready=ready.set_result, stop=stop))
     try:
-        await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [serving, ready]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
             raise DevError(f"the control plane did not start: {_why(serving)}")
         serving.add_done_callback(lambda task: ending.come(DevError(f"the control plane has ended: {_why(task)}")))

@@ -1,0 +1,74 @@
+"""The command's frame: version, help, missing parts, and what it does not import."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from click.testing import CliRunner
+
+from slicelease.cli.extras import needs_extra
+from slicelease.cli.main import slicelease
+from slicelease.cli.settings_fields import fields_of, settings_model
+
+
+def help_of(*command: str) -> str:
+    result = CliRunner().invoke(slicelease, [*command, "--help"], terminal_width=200)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def test_version_and_subcommands() -> None:
+    assert CliRunner().invoke(slicelease, ["--version"]).output == f"slicelease {version('slicelease')}\n"
+    text = help_of()
+    for name in ("control-plane", "worker", "dev", "health"):
+        assert f" {name} " in text
+    assert CliRunner().invoke(slicelease, ["devv"]).exit_code == 2
+
+
+@pytest.mark.parametrize("part", ["control-plane", "worker"])
+def test_help_lists_every_setting_with_its_variable_and_default(part: str) -> None:
+    text = help_of(part)
+    fields = fields_of(settings_model(part))
+    assert fields
+    for field in fields.values():
+        shown = " ".join(f"{field.description} [env: {field.env}; default: {field.default or 'none'}]".split())
+        assert f"{field.flag} " in text
+        assert shown in text
+
+
+def test_help_of_dev_lists_the_settings_of_both_parts() -> None:
+    text = help_of("dev")
+    for field in fields_of(settings_model("control-plane"), settings_model("worker")).values():
+        if field.name not in {"control_plane", "tls_cert", "tls_key", "tls_ca"}:
+            assert f"{field.flag} " in text
+            assert f"[env: {field.env}; default: " in text
+    assert "default: in memory" in text
+    assert "guest:guest" not in text
+
+
+def test_version_and_help_import_no_part() -> None:
+    code = (
+        "import sys; from slicelease.cli.main import slicelease;"
+        "slicelease(['--help'], standalone_mode=False);"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in {'grpc','trio','pydantic','redis','rich','uvloop'}))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_a_part_that_is_not_installed_is_named_with_the_line_that_installs_it() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['trio'] = None\n"
+        "from slicelease.cli.main import slicelease\n"
+        "slicelease(['worker', '--app', 'json:dumps'], prog_name='slicelease')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'trio is not installed; this command needs: pip install "slicelease[worker]"' in done.stderr
+
+
+def test_a_module_of_ours_that_is_missing_is_a_bug_and_passes() -> None:
+    with pytest.raises(ModuleNotFoundError), needs_extra("worker"):
+        raise ModuleNotFoundError("No module named 'slicelease.nothing'", name="slicelease.nothing")
