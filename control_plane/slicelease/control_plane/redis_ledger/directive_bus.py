@@ -22,6 +22,8 @@ from slicelease.control_plane.domain.commands import EndReason
 from slicelease.control_plane.domain.names import LeaseKey
 from slicelease.control_plane.ports import StopHint
 
+from .keys import prefix
+
 TIMEOUT_S = 2.0
 LONGEST_BACKOFF_S = 5.0
 _log = structlog.get_logger(__name__)
@@ -31,7 +33,7 @@ class RedisDirectiveBus:
     """Implements ports.DirectiveBus. It connects when it is used; nothing waits for Redis to be there."""
 
     def __init__(self, url: str, cell: str) -> None:
-        self._channel = f"slicelease:{{{cell}}}:directives"
+        self._channel = f"{prefix(cell)}directives"
         self._redis: Any = Redis.from_url(
             url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, retry=Retry(NoBackoff(), 0), health_check_interval=10
         )

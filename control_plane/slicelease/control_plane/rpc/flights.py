@@ -14,7 +14,7 @@ from slicelease.control_plane.domain.names import QueueKey
 from slicelease.control_plane.domain.outcomes import Outcome, PublishClaim, RefusalReason, Refused
 from slicelease.control_plane.ports import WorkMessage
 
-from .refusals import refusal
+from .refusals import expect
 from .status import CallError
 from .work_convert import Wanted
 
@@ -65,14 +65,17 @@ class Flight:
     def take_claim(self, command: ClaimPublish, outcome: Outcome) -> None:
         """What the ledger answered to its claim."""
         self.in_progress_ms = 0
-        if isinstance(outcome, PublishClaim):
-            self.message = replace(self.message, message_id=outcome.message_id, correlation_id=outcome.correlation_id)
-            if outcome.done:
-                self.land(self.message)
-        elif isinstance(outcome, Refused) and outcome.reason is RefusalReason.REQUEST_IN_PROGRESS:
+        if isinstance(outcome, Refused) and outcome.reason is RefusalReason.REQUEST_IN_PROGRESS:
             self.in_progress_ms = max(1, outcome.retry_after_ms)
-        elif isinstance(outcome, Refused):
-            self.land(refusal(outcome, command))
+            return
+        try:
+            claim = expect(outcome, PublishClaim, command)
+        except CallError as error:
+            self.land(error)
+            return
+        self.message = replace(self.message, message_id=claim.message_id, correlation_id=claim.correlation_id)
+        if claim.done:
+            self.land(self.message)
 
 
 def keys_of(flights: Iterable[Flight]) -> list[QueueKey]:

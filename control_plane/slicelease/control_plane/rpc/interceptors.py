@@ -15,10 +15,9 @@ import structlog
 
 from slicelease.control_plane.metrics import Metrics
 
-from .checks import new_id
 from .gate import Gate
-from .refusals import from_exception
-from .status import DETAILS_KEY, CallError, internal, shutting_down
+from .refusals import from_exception, unexpected
+from .status import DETAILS_KEY, CallError, shutting_down
 
 OUR_SERVICES = "/slicelease.v1."
 _QUIET = "/slicelease.v1.LeaseService/"
@@ -110,15 +109,10 @@ class _Watch:
             error = shutting_down()
         elif not isinstance(error, Exception):
             return
-        known = from_exception(error) or self._unexpected(error)
+        known = from_exception(error) or unexpected("a call failed", method=self._method, exc_info=error)
         self._code = known.code
         self._note(known)
         await self._context.abort(known.code, known.fault.text, ((DETAILS_KEY, known.status().SerializeToString()),))
-
-    def _unexpected(self, error: Exception) -> CallError:
-        incident = new_id()
-        _log.error("call failed unexpectedly", method=self._method, incident=incident, exc_info=error)
-        return internal(incident)
 
     def _note(self, known: CallError) -> None:
         _log.info(

@@ -10,12 +10,12 @@ from functools import partial
 
 from slicelease.control_plane.domain.commands import Command, GetQueue, Touch
 from slicelease.control_plane.domain.names import QueueKey, queue_name
-from slicelease.control_plane.domain.outcomes import Outcome, QueueView, RefusalReason, Refused
+from slicelease.control_plane.domain.outcomes import Outcome, QueueView, RefusalReason, Refused, Touched
 from slicelease.control_plane.domain.policy import QueueType, TenantPolicy
 from slicelease.control_plane.ports import Broker, BrokerUnavailableError, Ledger, QueueArgumentsDifferError
 
 from .flights import all_at_once
-from .refusals import refusal
+from .refusals import expect
 from .status import CallError, arguments_differ, broker_unavailable
 
 MAX_KNOWN = 200_000
@@ -66,16 +66,16 @@ class KnownQueues:
         seen: dict[QueueKey, _Seen] = {}
         for place, key in enumerate(keys):
             touched, looked = outcomes[place], outcomes[place + len(keys)]
-            seen[key] = (touches[place], touched) if isinstance(touched, Refused) else (looks[place], looked)
+            seen[key] = (looks[place], looked) if isinstance(touched, Touched) else (touches[place], touched)
         return seen
 
     def _remember(self, seen: Mapping[QueueKey, _Seen]) -> dict[QueueKey, CallError]:
         errors: dict[QueueKey, CallError] = {}
         for key, (command, outcome) in seen.items():
-            if isinstance(outcome, QueueView):
-                self._types[key] = outcome.policy.queue_type
-            elif isinstance(outcome, Refused):
-                errors[key] = refusal(outcome, command)
+            try:
+                self._types[key] = expect(outcome, QueueView, command).policy.queue_type
+            except CallError as error:
+                errors[key] = error
         for key in list(self._types)[: max(0, len(self._types) - MAX_KNOWN)]:
             del self._types[key]
         return errors

@@ -18,7 +18,7 @@ import structlog
 
 from slicelease.control_plane.domain.commands import ClaimPublish, Command, GetQueue, ReleasePublish, RequestKey, Touch
 from slicelease.control_plane.domain.names import QueueKey, queue_name
-from slicelease.control_plane.domain.outcomes import Outcome, Refused, Touched
+from slicelease.control_plane.domain.outcomes import Outcome, Touched
 from slicelease.control_plane.metrics import Metrics
 from slicelease.control_plane.ports import (
     Broker,
@@ -29,12 +29,11 @@ from slicelease.control_plane.ports import (
     QueueGoneError,
 )
 
-from .checks import new_id
 from .flights import Answer, Flight, all_at_once, keys_of, land_failed
 from .gate import Gate
 from .known_queues import KnownQueues
-from .refusals import from_exception, refusal
-from .status import CallError, broker_unavailable, internal, queue_full, request_id_reused, request_in_progress
+from .refusals import expect, from_exception, unexpected
+from .status import CallError, broker_unavailable, queue_full, request_id_reused, request_in_progress
 from .work_convert import Wanted
 
 POLL_S = 0.1
@@ -165,11 +164,13 @@ class Publisher:
         return Touch(key, create=self._queues.newcomers, finishes=finishes)
 
     def _touched(self, flight: Flight, command: Touch, outcome: Outcome) -> None:
-        if isinstance(outcome, Touched):
-            flight.land(flight.message)
-        elif isinstance(outcome, Refused):  # deleted since it was looked up
+        try:
+            expect(outcome, Touched, command)
+        except CallError as error:  # deleted since it was looked up
             self._queues.forget(flight.key)
-            flight.land(refusal(outcome, command))
+            flight.land(error)
+        else:
+            flight.land(flight.message)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
@@ -205,10 +206,6 @@ def _claim(flight: Flight, request: RequestKey) -> ClaimPublish:
 
 
 def _fail(flights: Iterable[Flight], error: Exception) -> None:
-    known = from_exception(error)
-    if known is None:
-        incident = new_id()
-        _log.error("publishing failed unexpectedly", incident=incident, exc_info=error)
-        known = internal(incident)
+    known = from_exception(error) or unexpected("publishing failed", exc_info=error)
     for flight in flights:
         flight.land(known)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import structlog
+
 from slicelease.control_plane.domain import commands, names
 from slicelease.control_plane.domain.commands import Command
-from slicelease.control_plane.domain.outcomes import Outcome, RefusalReason, Refused
+from slicelease.control_plane.domain.outcomes import Failed, Outcome, RefusalReason, Refused
 from slicelease.control_plane.ports import BrokerUnavailableError, LedgerUnavailableError, LedgerVersionError
 
-from .status import CallError, Fault, Reason, broker_unavailable, invalid_name, ledger_unavailable
+from .checks import new_id
+from .status import CallError, Fault, Reason, broker_unavailable, internal, invalid_name, ledger_unavailable
 
 _T = TypeVar("_T")
+_log = structlog.get_logger("slicelease.rpc")
 
 _TEXTS = {
     RefusalReason.TENANT_NOT_FOUND: "no such tenant",
@@ -54,7 +58,16 @@ def expect(outcome: Outcome, kind: type[_T], command: Command) -> _T:
         return outcome
     if isinstance(outcome, Refused):
         raise refusal(outcome, command)
+    if isinstance(outcome, Failed):  # this command alone; the others of its step are not concerned
+        raise unexpected(f"the ledger failed at {type(command).__name__}", cause=outcome.cause)
     raise TypeError(f"the ledger answered {type(command).__name__} with {type(outcome).__name__}")
+
+
+def unexpected(event: str, **detail: object) -> CallError:
+    """INTERNAL, with the detail in the log under the incident id that the caller is given."""
+    incident = new_id()
+    _log.error(event, incident=incident, **detail)
+    return internal(incident)
 
 
 def _subject(refused: Refused, command: Command) -> str:
