@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 
@@ -54,8 +54,7 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The loop's own call."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - streams have no other
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # streams have no other; uvloop's is of its own class
 
     def data_received(self, data: bytes) -> None:
         """The loop's own call."""
