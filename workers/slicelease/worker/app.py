@@ -65,7 +65,7 @@ async def work(
         limit_s = settings.amqp_heartbeat.total_seconds() / 2
         watch = watch_loop(runtime.slots, limit_s, app.handler_name_of, metrics.blocked_loop.inc)
         with _metrics_server(settings, runtime), watch:
-            await runtime.run(stop or trio.Event(), on_ready=lambda: task_status.started(runtime))
+            await runtime.run(trio.Event() if stop is None else stop, on_ready=lambda: task_status.started(runtime))
 
 
 def run(settings: WorkerSettings, app: SliceWorker) -> int:
