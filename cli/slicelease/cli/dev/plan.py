@@ -72,6 +72,12 @@ class DevPlan:
         """Where the broker is, for people."""
         return "in memory, nothing kept" if self.amqp_url is None else masked(self.amqp_url)
 
+    @property
+    def metrics_text(self) -> str:
+        """Where the metrics are, for people."""
+        address = self.control_plane.metrics_listen
+        return "off: their port is in use, see --metrics-listen" if address is None else f"http://{address}/metrics"
+
     def worker_settings(self, address: str) -> WorkerSettings:
         """The settings of a worker of the control plane at this address. Raises click.UsageError."""
         return build(WorkerSettings, {**self.worker_given, "control_plane": Given(address, "the control plane's address")})

@@ -186,7 +186,7 @@ class Session:
 
     def _greet(self, address: str) -> None:
         plan = self._plan
-        text = greeting(address, plan.ledger_text, plan.broker_text, plan.control_plane.metrics_listen or "off")
+        text = greeting(address, plan.ledger_text, plan.broker_text, plan.metrics_text)
         print(text, file=self._talk, flush=True)
 
     def _print(self, report: Report) -> None:
