@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -39,6 +41,8 @@ from tests.servers import RabbitMQ, wait_for_trio
 pytestmark = pytest.mark.servers
 DEADLINE_S = 10.0
 KINDS = ("classic", "quorum")
+PAGE = (Path(__file__).resolve().parents[2] / "docs/amqp.md").read_text()
+EXAMPLE = PAGE.partition("```python\n")[2].partition("```")[0]
 
 
 @asynccontextmanager
@@ -385,3 +389,10 @@ async def test_channels_come_and_go_by_the_hundred(amqp_url: str) -> None:
             for _ in range(20):
                 nursery.start_soon(visit, connection)
         assert connection.closed is None
+
+
+@pytest.mark.trio
+async def test_the_example_of_the_docs_runs(amqp_url: str) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(EXAMPLE, "docs/amqp.md", "exec"), names)
+    assert await names["main"](amqp_url) == [b"%d" % number for number in range(20)]
