@@ -9,7 +9,7 @@ TYPED := $(wildcard control_plane workers cli tests benchmarks examples scripts)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test smoke lint format docs proto proto-check proto-baseline clean
+.PHONY: help dev test smoke lint format bench-choices docs proto proto-check proto-baseline clean
 
 help: ## List the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r task text; do printf '  %-16s %s\n' "$$task" "$$text"; done
@@ -38,6 +38,9 @@ lint: .venv/.installed ## Check style, types, import rules and the wire contract
 format: .venv/.installed ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-choices: .venv/.installed ## Measure the libraries chosen against their alternatives, as docs/adr cites them
+	$(BIN)/python -m benchmarks.choices.amqp
 
 docs: .venv/.installed ## Fill the generated parts of the pages from the tables in the code
 	$(BIN)/python scripts/generate_docs.py

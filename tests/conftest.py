@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, settings
 
 from tests.servers import RabbitMQ, Redis
 
-
 # On shared cores the time of one example says nothing; what must be fast is measured in benchmarks/.
 settings.register_profile("slicelease", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("slicelease")
