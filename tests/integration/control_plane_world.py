@@ -16,6 +16,7 @@ import grpc
 from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2_grpc
+
 from slicelease.control_plane.app import serve
 from slicelease.control_plane.config import ControlPlaneSettings
 from slicelease.control_plane.domain.commands import Command

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from slicelease.v1 import admin_service_pb2 as admin
 from slicelease.v1 import lease_service_pb2 as lease
 from slicelease.v1 import resources_pb2 as resources
 from slicelease.v1 import work_service_pb2 as work
-
 from tests.integration.control_plane_world import control_plane
 
 

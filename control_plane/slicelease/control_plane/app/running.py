@@ -14,6 +14,7 @@ import uvloop
 
 from slicelease.control_plane.config import ControlPlaneSettings
 from slicelease.control_plane.logs import configure_logs
+from slicelease.control_plane.ports import LedgerUnavailableError, LedgerVersionError
 
 from .serving import AddressInUseError, serve
 
@@ -68,7 +69,7 @@ def run(settings: ControlPlaneSettings) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(stopper.run(settings))
-    except AddressInUseError as error:
+    except (AddressInUseError, LedgerUnavailableError, LedgerVersionError) as error:  # of the ledger: waiting will not help
         _log.error("cannot start", reason=str(error))
     except OSError as error:
         _log.error("cannot start", reason=error.strerror, file=error.filename)
