@@ -274,6 +274,14 @@ function store.drop_tags(c)
   c.tags, c.no_tags = {}, true
 end
 
+-- Start tags changed by charges, of tenants that compete.
+function store.settle_ready(c)
+  for tenant, tag in pairs(c.late_ready) do
+    call('ZADD', c.ready_key, 'XX', d(tag), tenant)
+    c.late_ready[tenant] = nil
+  end
+end
+
 -- ---- leases: `id` is tenant/queue/token ----
 
 function store.lease(id)
@@ -359,6 +367,7 @@ function store.write_back()
   end
   for _, c in pairs(S.classes) do
     if c then
+      store.settle_ready(c)
       write_class(c)
     end
   end

@@ -2,14 +2,6 @@
 
 local running = {}
 
--- Start tags changed by charges, of tenants that compete.
-function running.settle_ready(c)
-  for tenant, tag in pairs(c.late_ready) do
-    call('ZADD', c.ready_key, 'XX', d(tag), tenant)
-    c.late_ready[tenant] = nil
-  end
-end
-
 function running.enter(q)
   local c = store.class(store.class_of(q))
   local tenant = q.tenant
@@ -100,7 +92,7 @@ end
 -- The tenant with the smallest start tag and its queue READY longest; false: nothing competes.
 local function head(c)
   if c.head == nil then
-    running.settle_ready(c)
+    store.settle_ready(c)
     local first = call('ZRANGE', c.ready_key, 0, 0, 'WITHSCORES')
     if not first[1] then
       c.head = false

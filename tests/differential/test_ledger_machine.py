@@ -1,0 +1,130 @@
+"""The Lua library against its specification: the same steps to both, then the same outcomes and the same state.
+
+The bounds of one step are made small here, so that few queues reach them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+import redis
+from hypothesis import HealthCheck, Phase, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from slicelease.control_plane.domain import ledger
+from slicelease.control_plane.domain.commands import Command, CreateClass, Touch
+from slicelease.control_plane.domain.ledger import LedgerState, leases, run_step, running
+from slicelease.control_plane.domain.ledger.audit import faults
+from slicelease.control_plane.domain.names import QueueKey
+from slicelease.control_plane.domain.policy import ClassPolicy, LedgerConfig, TenantPolicy
+from slicelease.control_plane.redis_ledger.library import Library
+from tests.differential.drawing import Commands
+from tests.differential.snapshot import dump, state_of, strangers
+from tests.differential.sync_store import SyncStore
+from tests.servers import Redis, Valkey
+
+pytestmark = pytest.mark.servers
+
+START_US = 1_700_000_000_000_000
+CONFIGS = (LedgerConfig(open_when_new=True), LedgerConfig(open_when_restarted=True, lease_ms=9_000, first_lease_ms=2_000))
+PASSING_MS = (0, 0, 0, 1, 300, 1_000, 2_000, 4_999, 5_000, 9_000, 15_000, 16_000, 60_000, 599_999, -3_000)
+
+_cells = itertools.count()
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Both ledgers, one clock."""
+
+    def __init__(self, client: redis.Redis, functions: Library | None = None) -> None:
+        super().__init__()
+        self.twin = LedgerState()
+        self.now_us, self.run = START_US, 1
+        self.history: list[Command] = []
+        self.last_n: dict[tuple[str, int], int] = {}
+        self.client, self.functions = client, functions
+
+    @initialize(config=st.sampled_from(CONFIGS))
+    def begin(self, config: LedgerConfig) -> None:
+        self.config = config
+        self.store = SyncStore(self.client, f"m{next(_cells)}", config, self.functions)
+        self.step([CreateClass("standard", ClassPolicy(10_000)), Touch(QueueKey("a", "default"), TenantPolicy("standard"))])
+
+    @rule(data=st.data(), passing_ms=st.sampled_from(PASSING_MS), count=st.sampled_from((1, 1, 2, 3, 5)))
+    def commands(self, data: st.DataObject, passing_ms: int, count: int) -> None:
+        self.now_us += passing_ms * 1_000 + 7
+        drawing = Commands(data.draw, self.twin, self.now_us, self.last_n)
+        self.step([drawing.any(self.history) for _ in range(count)])
+
+    @rule()
+    def restart(self) -> None:
+        self.run += 1
+        self.step([])
+
+    @rule()
+    def lose_everything(self) -> None:
+        self.store.lose_everything()
+        self.twin = LedgerState()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self.step([CreateClass("standard", ClassPolicy(10_000)), Touch(QueueKey("B", "q"), TenantPolicy("standard"))])
+
+    def step(self, commands: list[Command]) -> None:
+        run_id = f"run-{self.run}"
+        for command in commands:
+            note(f"{self.now_us} {command}")
+        expected = run_step(self.twin, commands, self.now_us, self.config, run_id)
+        assert self.store.step_at(self.now_us, commands, run_id) == expected
+        self.history += commands
+        entries = dump(self.client, self.store.cell)
+        assert strangers(entries) == []
+        assert state_of(entries) == self.twin
+        assert faults(self.twin, self.config) == []
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.lose_everything()
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "STEP_LIMIT", 2)
+    monkeypatch.setattr(running, "TOP_UP_LIMIT", 3)
+    monkeypatch.setattr(leases, "LAPSED_KEPT", 3)
+    monkeypatch.setattr(ledger, "REPORT_LIMIT", 2)
+
+
+@pytest.fixture(scope="module", params=[Redis, Valkey], ids=["redis", "valkey"])
+def client(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    with request.param(unix=True) as server, redis.Redis.from_url(server.url, decode_responses=True) as client:
+        yield client
+
+
+def run(client: redis.Redis, examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        lambda: LedgerMachine(client),  # type: ignore[arg-type]  # a factory does as well as the class
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[phase for phase in Phase if phase is not Phase.explain],
+            print_blob=True,
+        ),
+    )
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_every_step_is_that_of_the_specification(client: redis.Redis, request: pytest.FixtureRequest) -> None:
+    short = "valkey" in request.node.name
+    run(client, examples=15 if short else 60, steps=40)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_bounds")
+def test_every_step_of_many(client: redis.Redis) -> None:
+    run(client, examples=int(os.environ.get("SLICELEASE_MACHINE_EXAMPLES", "2000")), steps=80)
