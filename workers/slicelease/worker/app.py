@@ -60,7 +60,7 @@ async def work(
     metrics = WorkerMetrics()
     session = new_session()
     with _lease_client(settings, session, metrics) if leases is None else nullcontext(leases) as client:
-        taking = broker or _broker(settings, session, metrics)
+        taking = _broker(settings, session, metrics) if broker is None else broker
         runtime = Runtime(app, taking, client, _options(settings), _dice.random, metrics)
         limit_s = settings.amqp_heartbeat.total_seconds() / 2
         watch = watch_loop(runtime.slots, limit_s, app.handler_name_of, metrics.blocked_loop.inc)

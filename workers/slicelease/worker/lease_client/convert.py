@@ -25,12 +25,12 @@ from slicelease.worker.leases import (
     Ticket,
     Welcome,
 )
+from slicelease.worker.ports import RequestRefusedError
 
-_CONTINUE = pb.Directive.ACTION_CONTINUE
 _STOP = pb.Directive.ACTION_STOP
 
 
-class StrangeAnswerError(ValueError):
+class StrangeAnswerError(RequestRefusedError):
     """The answer lacks what the contract says it has."""
 
 
