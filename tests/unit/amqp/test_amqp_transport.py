@@ -275,3 +275,66 @@ async def test_heartbeats_keep_an_idle_connection(autojump_clock: trio.testing.M
             assert 290 <= len([1 for _, part in broker.seen if isinstance(part, Heartbeat)]) <= 310
             channel = await connection.open_channel()
             await channel.qos(1)
+
+
+@pytest.mark.trio
+async def test_close_nowait_closes_and_may_be_repeated() -> None:
+    broker = FakeBroker(queues={"q": [b"x"]})
+    async with connected(broker) as connection:
+        channel = await connection.open_channel()
+        await channel.get("q")
+        channel.close_nowait()
+        channel.close_nowait()
+        assert isinstance(channel.closed, ChannelClosed)
+        await wait_for_trio(lambda: broker.queues["q"] == [b"x"], DEADLINE_S, "given back")
+        assert len(broker.methods(commands.Channel.Close)) == 1
+
+
+@pytest.mark.trio
+async def test_gets_of_no_message_and_of_fewer() -> None:
+    async with connected(FakeBroker()) as connection:
+        channel = await connection.open_channel()
+        assert await channel.get_many("q", 0) == []
+        with pytest.raises(ValueError, match="-1"):
+            await channel.get_many("q", -1)
+
+
+@pytest.mark.trio
+async def test_two_tasks_cannot_wait_for_one_fetch() -> None:
+    broker = FakeBroker()
+    async with connected(broker) as connection:
+        channel = await connection.open_channel()
+        broker.held = []
+        fetch = channel.get_many_nowait("q", 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetch.wait)
+            await wait_for_trio(lambda: broker.held, DEADLINE_S, "asked")
+            with pytest.raises(trio.BusyResourceError):
+                await fetch.wait()
+            broker.release()
+        assert fetch.messages == []
+
+
+@pytest.mark.trio
+async def test_the_reason_that_lies_unread_is_told_when_a_write_fails_first() -> None:
+    """The broker closes with a reason and hangs up while we write."""
+    ours, theirs = memory_stream_pair()
+    broker = FakeBroker()
+    async with trio.open_nursery() as nursery:
+
+        async def speak() -> None:
+            while broker.out or not broker.methods(commands.Queue.Declare):
+                broker.receive(bytes(await theirs.receive_some()))
+                await theirs.send_all(broker.take_output())
+            await theirs.send_all(wire(0, commands.Connection.Close(541, "INTERNAL_ERROR", 0, 0)))
+            await theirs.aclose()
+
+        nursery.start_soon(speak)
+        async with open_connection_on(ours, HANDSHAKE) as connection:
+            channel = await connection.open_channel()
+            await channel.declare_queue("q")
+            for _ in range(3):
+                channel.ack(1)
+            closed = await connection.wait_closed()
+            assert isinstance(closed, ConnectionClosed)
+            assert closed.code == 541

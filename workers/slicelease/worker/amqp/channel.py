@@ -43,7 +43,7 @@ class Fetch:
         return self._call.done
 
     async def wait(self) -> list[Message]:
-        """Wait for all answers. Cancelled, it may be called again. Raises what closed the channel."""
+        """Wait for all answers. Cancelled, it may be called again; one task at a time. Raises what closed the channel."""
         await self._channel.connection.wait_call(self._call, abandon=False)
         return self._call.messages
 
@@ -207,6 +207,13 @@ class Channel(Topology):
         self.connection.wake_writer()
         self.connection.dispatch()
         await self.connection.wait_call(call)
+
+    def close_nowait(self) -> None:
+        """Queue the close and go on; for clean-up that must not wait. Nothing when the channel is closed already."""
+        if self.state.closed is None:
+            self.state.close().abandoned = True
+            self.connection.wake_writer()
+            self.connection.dispatch()
 
     # ---- for the connection ------------------------------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ class ChannelState:
     def get(self, queue: str, count: int) -> GetCall:
         """`count` basic.gets in a row."""
         self._usable()
+        if count < 0:
+            raise ValueError(f"cannot get {count} messages")
         wire = frames.get_frame(self.channel_id, queue) * count
         call = GetCall(self, _GET_REPLIES, count)
         if count == 0:

@@ -71,9 +71,9 @@ async def open_connection(
         name=name,
         heartbeat_s=heartbeat_s,
     )
-    deadline = trio.current_time() + connect_timeout_s
+    dialled_at = trio.current_time()
     stream = await _dial(parameters, connect_timeout_s, ssl_context)
-    left_s = max(0.0, deadline - trio.current_time())
+    left_s = max(0.0, dialled_at + connect_timeout_s - trio.current_time())
     async with open_connection_on(stream, handshake, connect_timeout_s=left_s) as connection:
         yield connection
 

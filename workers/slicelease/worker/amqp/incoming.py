@@ -19,7 +19,7 @@ _U32 = struct.Struct(">I")
 _GET_OK = struct.Struct(">QBB")  # delivery tag, redelivered, length of the exchange's name
 _TAG_BITS = struct.Struct(">QB")
 
-DECODE_ERRORS = (UnmarshalingException, struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
+DECODE_ERRORS = (UnmarshalingException, struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError)
 """What pamqp and struct raise for bytes that are no method."""
 
 

@@ -15,18 +15,13 @@ from slicelease.worker.amqp.calls import Call
 from slicelease.worker.amqp.channel import Channel
 from slicelease.worker.amqp.connection import ConnectionState
 from slicelease.worker.amqp.connection_phase import Phase
-from slicelease.worker.amqp.errors import (
-    AmqpError,
-    ConnectionLost,
-    ConsumerCancelled,
-    HeartbeatMissed,
-)
+from slicelease.worker.amqp.errors import AmqpError, ConnectionLost, ConsumerCancelled, HeartbeatMissed
 from slicelease.worker.amqp.events import Blocked, ChannelGone, ConnectionGone, ConsumerGone, Event, Unblocked
 from slicelease.worker.amqp.handshake import Handshake
 from slicelease.worker.amqp.heartbeat import lost_at, send_due
 from slicelease.worker.amqp.message import Message
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 """Publishers wait while more than this is queued for the socket."""
 CLOSE_TIMEOUT_S = 1.0
@@ -146,6 +141,8 @@ class Connection:
         """Wait for a call's answer. Raises its error. A cancelled wait gives the call up, if `abandon`."""
         if call.done:
             await trio.lowlevel.checkpoint()
+        elif call.waiter is not None:
+            raise trio.BusyResourceError("another task waits for this call")
         else:
             call.waiter = trio.lowlevel.current_task()
 
@@ -254,6 +251,8 @@ class Connection:
             while await self._write_queued():
                 await self._wait_for_work()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            with trio.move_on_after(CLOSE_TIMEOUT_S):  # the broker's reason may lie unread: the reader finds it first
+                await self._gone.wait()
             self.state.lost(ConnectionLost(f"the stream broke: {cause_of(error)}"))
             self.dispatch()
         self._flushed.set()
