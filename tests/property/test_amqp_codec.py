@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pamqp import commands, decode, frame, header
 
@@ -15,6 +15,8 @@ from slicelease.worker.amqp.confirms import Confirms
 from slicelease.worker.amqp.properties import Properties, decode_properties, encode_properties
 from slicelease.worker.amqp.values import Value, decode_table, encode_table
 from tests.unit.amqp.fake_broker import open_state
+
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy with others
 
 names = st.text(max_size=60).filter(lambda name: len(name.encode()) <= 128)
 short_texts = st.text(max_size=60).filter(lambda text: len(text.encode()) <= 255)
@@ -38,6 +40,7 @@ values = st.recursive(
 tables = st.dictionaries(names, values, max_size=6)
 
 
+@steady
 @given(tables)
 def test_a_table_survives(table: dict[str, Value]) -> None:
     encoded = encode_table(table)
@@ -53,6 +56,7 @@ def of_pamqp(value: object) -> object:
     return [of_pamqp(item) for item in value] if isinstance(value, list) else value
 
 
+@steady
 @given(tables)
 def test_pamqp_reads_what_we_write(table: dict[str, Value]) -> None:
     used, read = decode.field_table(encode_table(table))
@@ -60,6 +64,7 @@ def test_pamqp_reads_what_we_write(table: dict[str, Value]) -> None:
     assert used == len(encode_table(table))
 
 
+@steady
 @given(tables, st.data())
 def test_a_cut_table_is_refused(table: dict[str, Value], data: st.DataObject) -> None:
     encoded = encode_table(table)
@@ -67,6 +72,7 @@ def test_a_cut_table_is_refused(table: dict[str, Value], data: st.DataObject) ->
         decode_table(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
 
 
+@steady
 @given(st.binary(max_size=80))
 def test_noise_is_a_table_or_a_value_error(noise: bytes) -> None:
     try:
@@ -86,11 +92,13 @@ properties = st.builds(
 )  # fmt: skip
 
 
+@steady
 @given(properties)
 def test_properties_survive(wanted: Properties) -> None:
     assert decode_properties(encode_properties(wanted)) == wanted
 
 
+@steady
 @given(properties)
 def test_pamqp_reads_our_properties(wanted: Properties) -> None:
     read = header.ContentHeader()
@@ -100,6 +108,7 @@ def test_pamqp_reads_our_properties(wanted: Properties) -> None:
         assert of_pamqp(got) == value or (name == "cluster_id" and value is None and got == "")
 
 
+@steady
 @given(st.text(max_size=50), st.integers(1, 65535), st.integers(1, (1 << 64) - 1), st.booleans(), st.booleans())
 def test_pamqp_reads_our_frames(queue: str, channel_id: int, tag: int, flag: bool, other: bool) -> None:
     state, [channel], _ = open_state()
@@ -124,6 +133,7 @@ def test_pamqp_reads_our_frames(queue: str, channel_id: int, tag: int, flag: boo
         )
 
 
+@steady
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 14), st.booleans(), st.booleans()), max_size=12))
 def test_each_publish_is_confirmed_once_and_by_the_right_word(count: int, words: list[tuple[int, bool, bool]]) -> None:
     """Against a set of numbers as the model."""

@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pamqp import body, commands, common, frame, header
 from pamqp.heartbeat import Heartbeat
@@ -12,6 +12,8 @@ from slicelease.worker.amqp.calls import Call, GetCall, PublishCall
 from slicelease.worker.amqp.connection import ConnectionState
 from slicelease.worker.amqp.connection_phase import Phase
 from tests.unit.amqp.fake_broker import PROPERTIES, content, open_state, talk, wire
+
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy with others
 
 CHANNELS = 3
 Told = list[tuple[object, ...]]
@@ -105,6 +107,7 @@ def streams(draw: st.DrawFn) -> bytes:
     return b"".join(wire(*next(queues[index])) for index in order)
 
 
+@steady
 @given(streams(), st.data())
 def test_however_a_stream_is_cut_the_same_happens(stream: bytes, data: st.DataObject) -> None:
     whole = busy_state()
@@ -126,6 +129,7 @@ def test_however_a_stream_is_cut_the_same_happens(stream: bytes, data: st.DataOb
     assert whole.data_to_send() == cut.data_to_send() == single.data_to_send()
 
 
+@steady
 @given(scripts(), st.data())
 def test_content_of_several_channels_may_come_interleaved(
     script: list[list[tuple[int, frame.FrameTypes]]], data: st.DataObject
@@ -141,6 +145,7 @@ def test_content_of_several_channels_may_come_interleaved(
     assert one_by_one.closed is mixed.closed is None
 
 
+@steady
 @given(streams(), st.data())
 def test_a_damaged_stream_never_raises_and_never_answers_twice(stream: bytes, data: st.DataObject) -> None:
     damaged = bytearray(stream)
@@ -157,6 +162,7 @@ def test_a_damaged_stream_never_raises_and_never_answers_twice(stream: bytes, da
     assert all(call.done for call in ended)
 
 
+@steady
 @given(st.binary(max_size=200), st.sampled_from([Phase.AWAITS_START, Phase.OPEN]))
 def test_noise_never_raises(noise: bytes, phase: Phase) -> None:
     state = busy_state()
@@ -168,6 +174,7 @@ def test_noise_never_raises(noise: bytes, phase: Phase) -> None:
     assert state.phase is Phase.CLOSED
 
 
+@steady
 @given(st.binary(max_size=20_000), st.integers(4096, 9000), st.booleans())
 def test_bodies_are_split_at_frame_max_and_come_whole(payload: bytes, frame_max: int, mandatory: bool) -> None:
     state, [channel], broker = open_state(frame_max=frame_max)
@@ -182,6 +189,7 @@ def test_bodies_are_split_at_frame_max_and_come_whole(payload: bytes, frame_max:
     assert [part.body_size for part in parts if isinstance(part, header.ContentHeader)] == [len(payload)]
 
 
+@steady
 @given(st.binary(min_size=1, max_size=5000), st.integers(1, 50))
 def test_bodies_that_come_in_any_pieces_come_whole(payload: bytes, count: int) -> None:
     state, [channel], _ = open_state()
