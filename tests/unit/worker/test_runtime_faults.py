@@ -14,7 +14,7 @@ from slicelease.worker import Reject, SliceWorker, Work
 from slicelease.worker.leases import EndReason
 from slicelease.worker.ports import BrokerLostError, DeadLetterError, LeaseServiceUnavailableError
 from tests.servers import wait_for_trio
-from tests.unit.worker.world import Worker, World, until
+from tests.unit.worker.world import Worker, World, no_hold, until
 
 pytestmark = pytest.mark.trio
 

@@ -318,7 +318,7 @@ class SliceMachine(Generic[M]):
     def channel_refused(self, *, ack_failed: bool = False) -> tuple[Do, ...]:
         """The broker closed the slice's channel; with `ack_failed` it was seen by the last ACK."""
         self._unack(ack_failed)
-        if self.state is not State.RETURNING:
+        if ack_failed or self.state is not State.RETURNING:
             self._reason = EndReason.ERROR
         return self._move(Trigger.CHANNEL_REFUSED, 0.0)
 
