@@ -21,7 +21,7 @@ from slicelease.v1 import work_service_pb2 as work
 
 from .load import MESSAGE_TYPE, DemoMessage, DemoTenant
 
-MAX_BATCH = 1_000
+MAX_BATCH = 200
 _CALLS_AT_ONCE = 16
 _DEADLINE_S = 20.0
 _RETRY_S = 0.2

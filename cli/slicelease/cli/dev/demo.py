@@ -104,11 +104,11 @@ class Demo:
         self._published_all = True
 
     async def _publish_gently(self, client: DemoClient, load: Iterator[DemoMessage], ending: Ending) -> None:
-        due = 0.0
+        began_s, asked = self._clock(), 0
         while await ending.pause(_GENTLE_PERIOD_S):
-            due += self._plan.rate_per_s * _GENTLE_PERIOD_S
-            batch = list(itertools.islice(load, min(int(due), MAX_BATCH)))
-            due -= int(due)
+            due = int((self._clock() - began_s) * self._plan.rate_per_s) - asked
+            batch = list(itertools.islice(load, min(due, MAX_BATCH)))
+            asked += len(batch)
             await self._publish_batch(client, batch, ending)
 
     async def _publish_batch(self, client: DemoClient, batch: list[DemoMessage], ending: Ending) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from slicelease.worker.config import WorkerSettings
 
 from slicelease.cli.options import Given, build
 from slicelease.cli.settings_fields import masked
 from slicelease.control_plane.config import ControlPlaneSettings
+from slicelease.worker.config import WorkerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,9 @@ class DevPlan:
     def metrics_text(self) -> str:
         """Where the metrics are, for people."""
         address = self.control_plane.metrics_listen
-        return "off: their port is in use, see --metrics-listen" if address is None else f"http://{address}/metrics"
+        if address is not None:
+            return f"http://{address}/metrics"
+        return "off" if self.metrics_asked_for else "off: their port is in use, see --metrics-listen"
 
     def worker_settings(self, address: str) -> WorkerSettings:
         """The settings of a worker of the control plane at this address. Raises click.UsageError."""

@@ -75,10 +75,11 @@ class Session:
                     return await self._run_in(ledger, address)
 
     async def _run_in(self, ledger: Ledger, address: str) -> int:
-        if self._plan.demo is None:
-            await self._run_workers_only(address)
-            return EXIT_DONE
         async with demo_client(address, self._plan.run_id) as client:
+            await self._wait_ready(client)
+            if self._plan.demo is None:
+                await self._run_workers_only(address)
+                return EXIT_DONE
             report = await self._run_demo(ledger, address, client, self._plan.demo)
         self._print(report)
         return report.exit_code
@@ -93,7 +94,6 @@ class Session:
     async def _run_demo(self, ledger: Ledger, address: str, client: DemoClient, plan: DemoPlan) -> Report:
         demo = Demo(plan, self._tenants, self._journal, self._counts, asyncio.get_running_loop().time)
         try:
-            await self._wait_ready(client)
             await client.create_tenants(self._tenants)
             async with self._workers(address, demo_app(self._journal, self._plan.work_ms)):
                 self._greet(address)
