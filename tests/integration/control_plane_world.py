@@ -176,7 +176,7 @@ class World:
 
 def settings_for_tests(**changes: Any) -> ControlPlaneSettings:
     """Settings on free ports, with a ledger that is open at once."""
-    given: dict[str, Any] = {"listen": "127.0.0.1:0", "metrics_listen": None, "new_ledger": "open", "shutdown_grace": "2s"}
+    given: dict[str, Any] = {"listen": "127.0.0.1:0", "metrics_listen": None, "new_ledger": "open", "shutdown_grace": "400ms"}
     return ControlPlaneSettings(**(given | changes))
 
 
@@ -256,7 +256,7 @@ async def failing(call: Any) -> Failure:
     try:
         answer = await call
     except grpc.aio.AioRpcError as error:
-        trailing = {key: value for key, value in (error.trailing_metadata() or ())}
+        trailing: dict[str, Any] = dict(error.trailing_metadata() or ())  # type: ignore[arg-type]  # pairs; the stubs say less
         status = Status.FromString(trailing["grpc-status-details-bin"])
         return failure_of(status, error.code())
     raise AssertionError(f"answered: {answer}")

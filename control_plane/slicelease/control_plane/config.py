@@ -19,6 +19,7 @@ from .domain.policy import LedgerConfig
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3_600.0}
+_LONGEST_S = 10.0**9
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(?P<port>\d{1,5})")
 
 
@@ -28,10 +29,10 @@ def _read_span(value: object) -> object:
         found = _SPAN.fullmatch(value.strip())
         if found is None:
             raise ValueError("a duration such as 5s, 500ms, 1m or plain seconds")
-        return timedelta(seconds=float(found[1]) * _UNIT_S[found[2] or ""])
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return timedelta(seconds=value)
-    return value
+        return _read_span(float(found[1]) * _UNIT_S[found[2] or ""])
+    if isinstance(value, bool) or (isinstance(value, int | float) and not -_LONGEST_S < value < _LONGEST_S):
+        raise ValueError("a duration such as 5s, 500ms, 1m or plain seconds")
+    return timedelta(seconds=value) if isinstance(value, int | float) else value
 
 
 def _show_span(value: timedelta) -> str:

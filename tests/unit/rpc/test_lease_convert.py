@@ -21,20 +21,22 @@ KEY = LeaseKey("acme", "mail", 17)
 
 
 def acquire(**fields: Any) -> pb.AcquireLeaseRequest:
-    return pb.AcquireLeaseRequest(**({"session": "w-1", "slot": 3, "classes": ["bulk"], "request_id": "w-1/3/9"} | fields))
+    given: dict[str, Any] = {"session": "w-1", "slot": 3, "classes": ["bulk"], "request_id": "w-1/3/9"}
+    return pb.AcquireLeaseRequest(**(given | fields))
 
 
 def progress(**fields: Any) -> pb.ReportProgressRequest:
-    return pb.ReportProgressRequest(**({"lease": LEASE, "fencing_token": 17, "request_id": "w-1/3/9"} | fields))
+    given: dict[str, Any] = {"lease": LEASE, "fencing_token": 17, "request_id": "w-1/3/9"}
+    return pb.ReportProgressRequest(**(given | fields))
 
 
 def settle(**fields: Any) -> pb.SettleLeaseRequest:
-    given = {"lease": LEASE, "fencing_token": 17, "request_id": "w-1/3/9", "end_reason": pb.END_REASON_EMPTY}
+    given: dict[str, Any] = {"lease": LEASE, "fencing_token": 17, "request_id": "w-1/3/9", "end_reason": pb.END_REASON_EMPTY}
     return pb.SettleLeaseRequest(**(given | fields))
 
 
 def ticket(class_id: str, announcement_id: str = "a-1") -> pb.Ticket:
-    return pb.Ticket(**{"class": class_id, "announcement_id": announcement_id})  # type: ignore[arg-type]  # `class` is a keyword
+    return pb.Ticket(**{"class": class_id, "announcement_id": announcement_id})
 
 
 def test_an_acquire_becomes_its_command() -> None:

@@ -37,7 +37,7 @@ def documented() -> dict[str, str]:
 
 
 def test_the_table_has_every_reason_of_the_protos() -> None:
-    names = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason.keys()} - {"UNSPECIFIED"}
+    names = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason.keys()} - {"UNSPECIFIED"}  # noqa: SIM118  # an enum's wrapper is no dict
     assert {reason.value for reason in Reason} == names == {reason.value for reason in TABLE}
 
 
@@ -57,20 +57,24 @@ def test_error_info_comes_first_and_names_the_reason(reason: Reason) -> None:
     assert (retry.retry_delay.seconds, retry.retry_delay.nanos) == (1, 500_000_000)
 
 
-REFUSALS = [
-    (RefusalReason.TENANT_NOT_FOUND, c.GetTenant("acme"), {"name": "tenants/acme"}, "NOT_FOUND", "ResourceInfo"),
-    (RefusalReason.TENANT_NOT_FOUND, c.GetQueue(QUEUE), {"name": "tenants/acme"}, "NOT_FOUND", "ResourceInfo"),
-    (RefusalReason.QUEUE_NOT_FOUND, c.Pause(QUEUE), {"name": "tenants/acme/queues/mail"}, "NOT_FOUND", "ResourceInfo"),
-    (RefusalReason.LEASE_NOT_FOUND, c.Revoke(LEASE), {"name": "tenants/acme/queues/mail/leases/17"}, "NOT_FOUND", "ResourceInfo"),
-    (RefusalReason.RESOURCE_EXISTS, c.CreateQueue(QUEUE, QueuePolicy()), {"name": "tenants/acme/queues/mail"}, "ALREADY_EXISTS", "ResourceInfo"),
-    (RefusalReason.RESOURCE_EXISTS, c.CreateClass("gold", ClassPolicy(1)), {"name": "priorityClasses/gold"}, "ALREADY_EXISTS", "ResourceInfo"),
-    (RefusalReason.ETAG_MISMATCH, c.DeleteTenant("acme", "3"), {"name": "tenants/acme"}, "ABORTED", "ResourceInfo"),
-    (RefusalReason.RESOURCE_IN_USE, c.DeleteClass("gold"), {"name": "priorityClasses/gold"}, "FAILED_PRECONDITION", "PreconditionFailure"),
-    (RefusalReason.REQUEST_ID_REUSED, c.Acquire(SLOT, ("a",)), {"request_id": "w1/0/7"}, "INVALID_ARGUMENT", "BadRequest"),
-    (RefusalReason.REQUEST_SUPERSEDED, c.Acquire(SLOT, ("a",)), {"request_id": "w1/0/7"}, "FAILED_PRECONDITION", "PreconditionFailure"),
-    (RefusalReason.REQUEST_IN_PROGRESS, c.ClaimPublish(c.RequestKey("r", "d"), "m", "k"), {"request_id": "r"}, "ABORTED", "RetryInfo"),
-    (RefusalReason.LEASE_OVER, c.Renew(SLOT, LEASE, c.Totals()), {"name": "tenants/acme/queues/mail/leases/17"}, "FAILED_PRECONDITION", "PreconditionFailure"),
-]  # fmt: skip
+TENANT_NAME, QUEUE_NAME = {"name": "tenants/acme"}, {"name": "tenants/acme/queues/mail"}
+LEASE_NAME, CLASS_NAME = {"name": "tenants/acme/queues/mail/leases/17"}, {"name": "priorityClasses/gold"}
+ASK, CLAIM = c.Acquire(SLOT, ("a",)), c.ClaimPublish(c.RequestKey("r", "d"), "m", "k")
+R = RefusalReason
+REFUSALS: list[tuple[R, c.Command, dict[str, str], str, str]] = [
+    (R.TENANT_NOT_FOUND, c.GetTenant("acme"), TENANT_NAME, "NOT_FOUND", "ResourceInfo"),
+    (R.TENANT_NOT_FOUND, c.GetQueue(QUEUE), TENANT_NAME, "NOT_FOUND", "ResourceInfo"),
+    (R.QUEUE_NOT_FOUND, c.Pause(QUEUE), QUEUE_NAME, "NOT_FOUND", "ResourceInfo"),
+    (R.LEASE_NOT_FOUND, c.Revoke(LEASE), LEASE_NAME, "NOT_FOUND", "ResourceInfo"),
+    (R.RESOURCE_EXISTS, c.CreateQueue(QUEUE, QueuePolicy()), QUEUE_NAME, "ALREADY_EXISTS", "ResourceInfo"),
+    (R.RESOURCE_EXISTS, c.CreateClass("gold", ClassPolicy(1)), CLASS_NAME, "ALREADY_EXISTS", "ResourceInfo"),
+    (R.ETAG_MISMATCH, c.DeleteTenant("acme", "3"), TENANT_NAME, "ABORTED", "ResourceInfo"),
+    (R.RESOURCE_IN_USE, c.DeleteClass("gold"), CLASS_NAME, "FAILED_PRECONDITION", "PreconditionFailure"),
+    (R.REQUEST_ID_REUSED, ASK, {"request_id": "w1/0/7"}, "INVALID_ARGUMENT", "BadRequest"),
+    (R.REQUEST_SUPERSEDED, ASK, {"request_id": "w1/0/7"}, "FAILED_PRECONDITION", "PreconditionFailure"),
+    (R.REQUEST_IN_PROGRESS, CLAIM, {"request_id": "r"}, "ABORTED", "RetryInfo"),
+    (R.LEASE_OVER, c.Renew(SLOT, LEASE, c.Totals()), LEASE_NAME, "FAILED_PRECONDITION", "PreconditionFailure"),
+]
 
 
 @pytest.mark.parametrize(("reason", "command", "metadata", "code", "detail"), REFUSALS)

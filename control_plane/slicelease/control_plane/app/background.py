@@ -28,6 +28,7 @@ class Background:
         self._metrics = metrics
         self._dice = dice
         self._tasks: list[asyncio.Task[None]] = []
+        self._waiting: list[asyncio.Task[Any]] = []
         self._pokes: dict[str, asyncio.Event] = {}
         self._stopping = False
 
@@ -36,9 +37,14 @@ class Background:
         self._pokes[name] = asyncio.Event()
         self._tasks.append(asyncio.create_task(self._loop(name, run_once, period_s), name=name))
 
+    def wait_in(self, name: str, run_once: Callable[[], Awaitable[bool]]) -> None:
+        """The same for passes that wait for their work themselves: the end of the loops cuts them short."""
+        self._pokes[name] = asyncio.Event()
+        self.watch(asyncio.create_task(self._loop(name, run_once, 0.0), name=name))
+
     def watch(self, task: asyncio.Task[Any]) -> None:
         """Ends this task with the loops."""
-        self._tasks.append(task)
+        self._waiting.append(task)
 
     def poke(self, name: str) -> None:
         """Ends the loop's pause: there may be something to do."""
@@ -51,11 +57,13 @@ class Background:
         self._stopping = True
         for poke in self._pokes.values():
             poke.set()
+        for task in self._waiting:
+            task.cancel()
         if self._tasks and timeout_s > 0:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._waiting, return_exceptions=True)
 
     async def _loop(self, name: str, run_once: Callable[[], Awaitable[bool]], period_s: float) -> None:
         failures = 0

@@ -139,7 +139,7 @@ class _Process:
         ledger, broker, observer = self._ledger, self._broker, LoopMetrics(self._metrics)
         start = self._background.start
         start("readiness", self._readiness.run_once, READINESS_PERIOD_S)
-        start("intake", Intake(ledger, broker, observer, self._newcomers).run_once, 0.0)
+        self._background.wait_in("intake", Intake(ledger, broker, observer, self._newcomers).run_once)
         start(_ANNOUNCER, Announcer(ledger, broker, observer, lambda: datetime.now(UTC)).run_once, ANNOUNCE_PERIOD_S)
         start("due", Due(ledger).run_once, DUE_PERIOD_S)
         start("reaper", Reaper(ledger, observer).run_once, REAPER_PERIOD_S)

@@ -12,6 +12,10 @@ from collections.abc import Coroutine
 from typing import Any
 
 
+class DeadlinePassedError(Exception):
+    """The caller's deadline has passed: nobody hears the answer, and none may be given."""
+
+
 class Gate:
     """The state of the shutdown, and the calls that are inside."""
 

@@ -15,7 +15,7 @@ import structlog
 
 from slicelease.control_plane.metrics import Metrics
 
-from .gate import Gate
+from .gate import DeadlinePassedError, Gate
 from .refusals import from_exception, unexpected
 from .status import DETAILS_KEY, CallError, shutting_down
 
@@ -107,6 +107,9 @@ class _Watch:
                 self._code = grpc.StatusCode.CANCELLED
                 return
             error = shutting_down()
+        elif isinstance(error, DeadlinePassedError):
+            self._code = grpc.StatusCode.DEADLINE_EXCEEDED
+            await self._context.abort(self._code, "the deadline has passed")
         elif not isinstance(error, Exception):
             return
         known = from_exception(error) or unexpected("a call failed", method=self._method, exc_info=error)

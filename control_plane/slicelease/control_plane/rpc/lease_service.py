@@ -22,7 +22,7 @@ from slicelease.v1 import lease_service_pb2_grpc
 
 from .convert import duration
 from .directives import Sessions
-from .gate import Gate
+from .gate import DeadlinePassedError, Gate
 from .lease_convert import (
     DRAINING,
     check_session,
@@ -39,6 +39,8 @@ from .status import CallError, heartbeat_too_long, invalid_field, protocol_unsup
 
 PROTOCOL_VERSION = 1
 MAX_CALLS = 256
+TRANSIT_S = 0.01
+"""An answer that has less time left is not sent."""
 
 _LeaseCommand = Acquire | Renew | Settle
 _log = structlog.get_logger("slicelease.rpc")
@@ -66,19 +68,19 @@ class LeaseService(lease_service_pb2_grpc.LeaseServiceServicer):
     async def AcquireLease(self, request: pb.AcquireLeaseRequest, context: Any) -> pb.AcquireLeaseResponse:
         """Asks for a lease."""
         response = pb.AcquireLeaseResponse()
-        await self._alone(read_acquire(request), response)
+        await self._alone(read_acquire(request), response, context)
         return response
 
     async def ReportProgress(self, request: pb.ReportProgressRequest, context: Any) -> pb.ReportProgressResponse:
         """Renews a lease."""
         response = pb.ReportProgressResponse()
-        await self._alone(read_progress(request), response)
+        await self._alone(read_progress(request), response, context)
         return response
 
     async def SettleLease(self, request: pb.SettleLeaseRequest, context: Any) -> pb.SettleLeaseResponse:
         """Ends a lease."""
         response = pb.SettleLeaseResponse()
-        await self._alone(read_settle(request), response)
+        await self._alone(read_settle(request), response, context)
         return response
 
     async def ExchangeLeases(self, request: pb.ExchangeLeasesRequest, context: Any) -> pb.ExchangeLeasesResponse:
@@ -93,7 +95,7 @@ class LeaseService(lease_service_pb2_grpc.LeaseServiceServicer):
                 accepted.append((self._admit(read_call(call), accepted), answer))
             except (CallError, InvalidNameError) as error:
                 _refuse(answer, error)
-        await self._together(accepted)
+        await self._together(accepted, context)
         return response
 
     def _admit(self, command: _LeaseCommand, accepted: list[tuple[_LeaseCommand, pb.LeaseAnswer]]) -> _LeaseCommand:
@@ -101,12 +103,12 @@ class LeaseService(lease_service_pb2_grpc.LeaseServiceServicer):
             raise invalid_field("request_id", "an exchange carries calls of one session")
         return command
 
-    async def _together(self, accepted: list[tuple[_LeaseCommand, pb.LeaseAnswer]]) -> None:
+    async def _together(self, accepted: list[tuple[_LeaseCommand, pb.LeaseAnswer]], context: Any) -> None:
         if self._gate.draining:
             accepted = [pair for pair in map(self._drained, accepted) if pair is not None]
         if not accepted:
             return
-        outcomes = await self._step([command for command, _ in accepted])
+        outcomes = await self._step([command for command, _ in accepted], context)
         for (command, answer), outcome in zip(accepted, outcomes, strict=True):
             try:
                 self._answer(answer, command, outcome)
@@ -124,7 +126,7 @@ class LeaseService(lease_service_pb2_grpc.LeaseServiceServicer):
             fill_acquired(answer.acquire, self._denied_by_us(), command.request.session)
         return None
 
-    async def _alone(self, command: _LeaseCommand, response: Any) -> None:
+    async def _alone(self, command: _LeaseCommand, response: Any, context: Any) -> None:
         """One unary call.
 
         While this process drains, one who asks with a ticket is sent to another replica by an error: a denial that the ledger
@@ -138,7 +140,7 @@ class LeaseService(lease_service_pb2_grpc.LeaseServiceServicer):
             else:
                 fill_acquired(response, self._denied_by_us(), command.request.session)
                 return
-        (outcome,) = await self._step((command,))
+        (outcome,) = await self._step((command,), context)
         self._fill(response, command, outcome)
 
     def _denied_by_us(self) -> Denied:
@@ -176,14 +178,23 @@ class LeaseService(lease_service_pb2_grpc.LeaseServiceServicer):
 
     # ---- the ledger step, and callers that leave --------------------------------------------------------------------
 
-    async def _step(self, commands: Sequence[_LeaseCommand]) -> list[Outcome]:
-        """One ledger step that is carried to its end though the caller leaves: what it granted is then given back."""
+    async def _step(self, commands: Sequence[_LeaseCommand], context: Any) -> list[Outcome]:
+        """One ledger step that is carried to its end though the caller leaves: what it granted is then given back.
+
+        A caller whose deadline has passed, or will have by the time the answer arrives, has left, though the news of it may come
+        later than the end of the step.
+        """
         step = asyncio.ensure_future(self._ledger.execute(commands))
         try:
-            return await asyncio.shield(step)
+            outcomes = await asyncio.shield(step)
         except asyncio.CancelledError:
             self._gate.behind(self._give_back(step, commands))
             raise
+        remaining_s: float | None = context.time_remaining()
+        if remaining_s is not None and remaining_s < TRANSIT_S:
+            self._gate.behind(self._give_back(step, commands))
+            raise DeadlinePassedError
+        return outcomes
 
     async def _give_back(self, step: asyncio.Future[list[Outcome]], commands: Sequence[_LeaseCommand]) -> None:
         try:
