@@ -15,7 +15,7 @@ from slicelease.control_plane.broker import RabbitBroker
 from slicelease.control_plane.domain import names
 from slicelease.control_plane.domain.names import QueueKey
 from slicelease.control_plane.domain.policy import QueueType
-from slicelease.control_plane.ports import BrokerUnavailableError, WorkMessage
+from slicelease.control_plane.ports import BrokerUnavailableError, RaisedAttention, WorkMessage
 from tests.servers import RabbitMQ, free_port, wait_for_asyncio
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.servers]
@@ -159,13 +159,13 @@ async def test_attention_in_hand_comes_back_after_a_cut_and_its_late_ack_is_drop
 ) -> None:
     """A03, A04: consumers are there again within seconds, and an old tag meets no new channel."""
     await raise_attention(url, b"1", b"2")
-    old = []
+    old: list[RaisedAttention] = []
     while len(old) < 2:
         old += await broker.take_raised(10)
     await asyncio.to_thread(node.close_connections, url.rpartition("/")[2])
     await wait_for_asyncio(lambda: broker.unready_reason() is not None, 10, "the cut is seen")
     await ready(broker, 10)
-    new = []
+    new: list[RaisedAttention] = []
     async with asyncio.timeout(10):
         while len(new) < 2:
             new += await broker.take_raised(10)
@@ -243,7 +243,7 @@ async def test_under_a_memory_alarm_it_says_so_and_acks_go_on(node: RabbitMQ, ur
             await broker.publish_work(ACME, work("blocked"))
         with pytest.raises(BrokerUnavailableError, match="blocks publishers"):
             await broker.announce("standard", [b"1"])
-        taken = []
+        taken: list[RaisedAttention] = []
         while len(taken) < 50:
             taken += await broker.take_raised(50)
         await broker.ack_raised(taken)

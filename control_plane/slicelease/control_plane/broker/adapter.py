@@ -77,12 +77,13 @@ class RabbitBroker:
     async def announce(self, class_id: str, bodies: Sequence[bytes]) -> int:
         """See the port."""
         sends = (self._announce_one(class_id, body) for body in bodies)
-        results = await asyncio.gather(*sends, return_exceptions=True)
-        failures = (at for at, result in enumerate(results) if isinstance(result, BaseException))
-        sure = next(failures, len(bodies))
-        if sure == 0 and bodies and not isinstance(results[0], (QueueGoneError, QueueFullError)):
-            raise results[0] if isinstance(results[0], BaseException) else AssertionError
-        return sure
+        fates = await asyncio.gather(*sends, return_exceptions=True)
+        for sure, fate in enumerate(fates):
+            if isinstance(fate, (QueueGoneError, QueueFullError)) or (fate is not None and sure > 0):
+                return sure
+            if fate is not None:
+                raise fate
+        return len(bodies)
 
     async def _announce_one(self, class_id: str, body: bytes) -> None:
         properties = spec.Basic.Properties(content_type="application/json", delivery_mode=PERSISTENT)
@@ -161,7 +162,7 @@ class RabbitBroker:
             await asyncio.sleep(_PROBE_PERIOD_S)
             try:
                 await self._work.probe()
-            except (BrokerUnavailableError, QueueGoneError, QueueFullError) as error:
+            except BrokerUnavailableError as error:
                 _log.debug("the probe failed", reason=str(error))
 
 

@@ -17,12 +17,12 @@ from pamqp.common import FieldTable
 
 from slicelease.control_plane.ports import BrokerUnavailableError
 
-from .errors import BrokerCall
+from .errors import BrokerCall, PublishCall
 from .link import Link, open_channel
 
 PERSISTENT = 2
-MAX_HEADERS_BYTES = 64 * 1024
-"""Properties and headers travel in one frame, 128 KiB by default; a longer one would cost everybody the connection."""
+MAX_HEADERS_BYTES = 96 * 1024
+"""Encoded. Properties and headers travel in one frame, of 128 KiB by default; a longer one costs everybody the connection."""
 
 
 class Publisher:
@@ -40,7 +40,7 @@ class Publisher:
         """
         lane = self._lanes[zlib.crc32(routing_key.encode()) % len(self._lanes)]
         try:
-            with BrokerCall("confirm a message"):
+            with PublishCall("confirm a message"):
                 async with asyncio.timeout(self._timeout_s):
                     channel = await lane.channel()
                     await channel.publish(exchange, routing_key, body, properties)

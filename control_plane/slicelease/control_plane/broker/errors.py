@@ -1,7 +1,7 @@
 """What the driver's errors mean, in the port's words.
 
 May live here: the one translation of aio-pika's and aiormq's errors. A driver's text never goes further: it may hold a
-URL, a name of the broker's inside, or the words of another version.
+URL, a name of the broker's inside, or the words of another version. The log has the broker's reply to a refused call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import ssl
 from types import TracebackType
 from typing import Self
 
+import structlog
 from aio_pika.exceptions import (
+    AMQPChannelError,
     AMQPError,
     AuthenticationError,
     ChannelInvalidStateError,
@@ -31,13 +33,15 @@ from slicelease.control_plane.ports import BrokerUnavailableError, QueueFullErro
 DRIVER_ERRORS = (AMQPError, ChannelInvalidStateError, OSError, RuntimeError, PAMQPException, EOFError)
 """All that a call of the driver raises for the broker's or the network's sake; TimeoutError is an OSError."""
 
+_log = structlog.get_logger(__name__)
+
 LOST = "the connection to RabbitMQ was lost"
 
 _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'")
 
 
 class BrokerCall:
-    """Context of one call: translates what the driver raises. `what` completes "RabbitMQ did not ... in time".
+    """Context of one call: translates what the driver raises. `what` completes "RabbitMQ refused to ...".
 
     The driver raises CancelledError into its callers when a connection ends by its own hand (a missed heartbeat): nobody
     cancelled us then, so it is a lost connection, and must not end the task that asked.
@@ -59,16 +63,30 @@ class BrokerCall:
                 return
             raise BrokerUnavailableError(LOST) from None
         if isinstance(error, DRIVER_ERRORS):
-            raise self._translated(error) from None
+            raise self.translated(error) from None
 
-    def _translated(self, error: BaseException) -> Exception:
+    def translated(self, error: BaseException) -> Exception:
+        """The port's error for one of the driver's."""
+        if isinstance(error, TimeoutError):
+            return BrokerUnavailableError(f"RabbitMQ did not {self._what} in time")
+        if isinstance(error, AMQPChannelError):
+            _log.warning("RabbitMQ refused a call", call=self._what, reply=str(error))
+            return BrokerUnavailableError(f"RabbitMQ refused to {self._what}")
+        return BrokerUnavailableError(LOST)
+
+
+class PublishCall(BrokerCall):
+    """Context of a publish: a refusal has a meaning of its own."""
+
+    __slots__ = ()
+
+    def translated(self, error: BaseException) -> Exception:
+        """Returned, or no such exchange; a negative confirm; else as any call."""
         if isinstance(error, (PublishError, ChannelNotFoundEntity)):
             return QueueGoneError("RabbitMQ has no such queue")
         if isinstance(error, DeliveryError):
             return QueueFullError("RabbitMQ refused the message")
-        if isinstance(error, TimeoutError):
-            return BrokerUnavailableError(f"RabbitMQ did not {self._what} in time")
-        return BrokerUnavailableError(LOST)
+        return super().translated(error)
 
 
 def differing_argument(error: ChannelPreconditionFailed | ChannelLockedResource) -> str:
@@ -85,7 +103,7 @@ def why_not_connected(error: BaseException) -> str:
         return "RabbitMQ refuses the user or password"
     if isinstance(error, (ConnectionNotAllowed, InvalidFrameError)):
         return "RabbitMQ refuses the connection: no such virtual host, or the user may not enter it"
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) or isinstance(error.__cause__, ssl.SSLError):
         return "TLS with RabbitMQ failed"
     if isinstance(error, TimeoutError):
         return "RabbitMQ does not answer"

@@ -26,6 +26,7 @@ from .message_counts import message_count
 _log = structlog.get_logger(__name__)
 
 _LIMIT = "x-delivery-limit"
+_REMEMBERED = 500_000
 
 
 def work_queue_arguments(tenant: str, queue_type: QueueType, broker_major: int) -> FieldTable:
@@ -63,6 +64,8 @@ class WorkQueues:
             async with asyncio.timeout(self._timeout_s):
                 major = _major_version(await self._link.connection())
                 await self._declare(key, work_queue_arguments(key.tenant, queue_type, major))
+        if len(self._declared) >= _REMEMBERED:
+            self._declared.clear()
         self._declared.add(key)
 
     async def _declare(self, key: QueueKey, arguments: FieldTable) -> None:

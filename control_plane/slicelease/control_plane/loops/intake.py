@@ -24,6 +24,7 @@ from .work_queues import declare_or_adopt
 _log = structlog.get_logger(__name__)
 
 _BATCH = 1_000
+_SHOWN_BYTES = 80
 
 
 class Intake:
@@ -58,6 +59,8 @@ class Intake:
             await self._declare_created([key for key, outcome in zip(by_queue, outcomes, strict=True) if _created(outcome)])
             await self._ack_recorded(by_queue, outcomes, refused)
         for reason, messages in refused.items():
+            first = shown(messages[0].body[:_SHOWN_BYTES].decode(errors="replace"))
+            _log.warning("raised attention refused", reason=str(reason), messages=len(messages), first=first)
             await self._broker.refuse_raised(messages, reason)
             self._observer.attention_refused(reason, len(messages))
         for outcome in outcomes:
@@ -75,7 +78,6 @@ class Intake:
                 attention = parse_attention(message.body)
             except AttentionError as error:
                 refused[error.fault].append(message)
-                _log.warning("raised attention refused", reason=error.fault.value, body=shown(repr(message.body[:80])))
             else:
                 by_queue.setdefault(attention.key, []).append(message)
                 _log.debug("attention raised", queue=attention.key.member, correlation_id=attention.correlation_id)
@@ -89,10 +91,9 @@ class Intake:
     ) -> None:
         """Acks what is recorded; adds to `refused` what the ledger refused."""
         recorded: list[RaisedAttention] = []
-        for (key, messages), outcome in zip(by_queue.items(), outcomes, strict=True):
+        for messages, outcome in zip(by_queue.values(), outcomes, strict=True):
             if isinstance(outcome, Refused):
                 refused[outcome.reason].extend(messages)
-                _log.warning("raised attention refused", reason=outcome.reason.value, queue=key.member)
             if isinstance(outcome, Touched):
                 recorded.extend(messages)
                 self._observer.attention_duplicate(len(messages) - 1)
