@@ -64,8 +64,13 @@ async def work(
         runtime = Runtime(app, taking, client, _options(settings), _dice.random, metrics)
         limit_s = settings.amqp_heartbeat.total_seconds() / 2
         watch = watch_loop(runtime.slots, limit_s, app.handler_name_of, metrics.blocked_loop.inc)
+
+        def ready() -> None:
+            _log.info("worker ready", session=session, classes=settings.classes, slots=settings.slots)
+            task_status.started(runtime)
+
         with _metrics_server(settings, runtime), watch:
-            await runtime.run(trio.Event() if stop is None else stop, on_ready=lambda: task_status.started(runtime))
+            await runtime.run(trio.Event() if stop is None else stop, on_ready=ready)
 
 
 def run(settings: WorkerSettings, app: SliceWorker) -> int:
