@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import click
-from slicelease.worker.config import WorkerSettings
 
 from slicelease.cli.extras import needs_extra
 from slicelease.cli.options import gather, settings_options
 from slicelease.control_plane.config import ControlPlaneSettings
+from slicelease.worker.config import WorkerSettings
 
 # Where the workers find the control plane is known; TLS has no use in one process.
 _LEFT_OUT = ("control_plane", "tls_cert", "tls_key", "tls_ca")
@@ -21,7 +21,7 @@ _DEFAULTS = {
     "log_level": "warning, with --no-demo info",
     "amqp_url": "in memory",
     "redis_url": "embedded Valkey",
-    "cell": "default on the embedded Valkey, else one for this run",
+    "cell": "default, for a demo in your Redis one of its own",
 }
 _COUNT = click.IntRange(min=1)
 

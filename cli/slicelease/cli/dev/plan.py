@@ -113,7 +113,7 @@ def make_plan(
         redis_url=redis_url,
         data_dir=data_dir,
         as_json=as_json,
-        own_cell=redis_url is not None and "cell" not in given,
+        own_cell="cell" not in given and _own_cell(redis_url, demo),
         metrics_asked_for="metrics_listen" in given,
     )
     plan.worker_settings(plan.control_plane.listen)  # what is wrong with them is said now
@@ -127,10 +127,14 @@ def _defaults(run_id: str, redis_url: str | None, demo: DemoPlan | None) -> dict
         "new_ledger": "open",
         "log_format": "console",
         "log_level": "info" if demo is None else "warning",
-        # The tenants of others stay out of it, and ours out of theirs.
-        "cell": "default" if redis_url is None else f"dev-{run_id}",
+        "cell": f"dev-{run_id}" if _own_cell(redis_url, demo) else "default",
     }
     return {name: Given(value, "the default of dev") for name, value in values.items()}
+
+
+def _own_cell(redis_url: str | None, demo: DemoPlan | None) -> bool:
+    """A demo in a Redis of the user's has a ledger of its own: others' tenants stay out of it, and ours out of theirs."""
+    return redis_url is not None and demo is not None
 
 
 def _text(given: Mapping[str, Given], name: str) -> str | None:
