@@ -35,15 +35,16 @@ class KnownQueues:
         self._ledger = ledger
         self._broker = broker
         self.newcomers = newcomers
-        self._types: dict[QueueKey, QueueType] = {}
+        self._known: dict[QueueKey, QueueType | None] = {}
+        """The type to declare a queue with; None once that is done, so that only what was just looked up is declared."""
 
     def unknown(self, keys: Iterable[QueueKey]) -> list[QueueKey]:
         """Those that are not remembered."""
-        return [key for key in keys if key not in self._types]
+        return [key for key in keys if key not in self._known]
 
     def forget(self, key: QueueKey) -> None:
         """The queue may be gone: it is looked up before its next use."""
-        self._types.pop(key, None)
+        self._known.pop(key, None)
 
     async def look_up(self, keys: Sequence[QueueKey]) -> dict[QueueKey, CallError]:
         """Looks the queues up; the errors of those that do not exist and are not to be created."""
@@ -73,24 +74,31 @@ class KnownQueues:
         errors: dict[QueueKey, CallError] = {}
         for key, (command, outcome) in seen.items():
             try:
-                self._types[key] = expect(outcome, QueueView, command).policy.queue_type
+                self._known[key] = expect(outcome, QueueView, command).policy.queue_type
             except CallError as error:
                 errors[key] = error
-        for key in list(self._types)[: max(0, len(self._types) - MAX_KNOWN)]:
-            del self._types[key]
+        while len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
         return errors
 
     async def declare(self, keys: Sequence[QueueKey]) -> dict[QueueKey, CallError]:
-        """Makes sure that the broker has them (its adapter remembers which it declared); the errors of those that failed."""
+        """Makes sure that the broker has those that were looked up since; the errors of those that failed."""
         errors: dict[QueueKey, CallError] = {}
+        keys = [key for key in keys if self._known.get(key) is not None]
         for begin in range(0, len(keys), DECLARED_AT_ONCE):
             await all_at_once([partial(self._declare, key, errors) for key in keys[begin : begin + DECLARED_AT_ONCE]])
         return errors
 
     async def _declare(self, key: QueueKey, errors: dict[QueueKey, CallError]) -> None:
+        queue_type = self._known.get(key)
+        if queue_type is None:
+            return
         try:
-            await self._broker.declare_work_queue(key, self._types.get(key, QueueType.CLASSIC))
+            await self._broker.declare_work_queue(key, queue_type)
         except QueueArgumentsDifferError as error:
             errors[key] = arguments_differ(queue_name(key), error.argument)
         except BrokerUnavailableError:
             errors[key] = broker_unavailable()
+        else:
+            if key in self._known:  # not if it was forgotten meanwhile
+                self._known[key] = None
