@@ -43,6 +43,12 @@ def compare(title: str, alternatives: Sequence[Alternative], *, rounds: int = 3,
     _write(title, medians, samples, failures)
 
 
+def output_of(module: str, *args: str) -> str:
+    """The last line that the module prints, or its last error."""
+    ended = subprocess.run([sys.executable, "-m", module, *args], capture_output=True, text=True, timeout=120, check=False)
+    return ((ended.stdout if ended.returncode == 0 else ended.stderr).strip().splitlines() or ["nothing"])[-1]
+
+
 def _sample(each: Alternative, found: dict[str, list[float]], failures: dict[str, str], timeout_s: float) -> None:
     command = [sys.executable, "-m", each.module, *each.args]
     try:
