@@ -26,10 +26,10 @@ def test_shares_are_taken_relative_to_their_mean() -> None:
     assert relative([]) == relative([0, 0]) == []
 
 
-def test_a_window_closes_at_half_and_counts_what_was_given_inside_it() -> None:
+def test_a_window_closes_at_a_quarter_and_counts_what_was_given_inside_it() -> None:
     window = ClassWindow(100, {"a": 10, "b": 20})
-    assert not window.may_close(51)
-    assert window.may_close(50)
+    assert not window.may_close(26)
+    assert window.may_close(25)
     window.close(["a", "b", "c"], {"a": 30, "b": 40, "c": 20, "gone": 999})
     assert window.shares == [1, 1, 1]
     assert not window.may_close(0), "it closes once"

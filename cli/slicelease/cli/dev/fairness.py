@@ -3,7 +3,8 @@
 May live here: Jain's index and the window it is taken over. May not know: clocks, where service is measured.
 
 The index is J = (Σx)² / (n · Σx²), 1/n to 1 (Jain, Chiu, Hawe 1984). A class's window opens when the whole load is
-published and closes when half of the class's messages that were open then are processed. Its competitors are the tenants
+published and closes when three quarters of the class's messages that were open then are processed (by then its
+competitors have had several slices each, and fair queueing lets two of them differ by one slice). Its competitors are the tenants
 that have a backlog at the close: nothing was published meanwhile, so each had one all the time, and fair queueing owes
 all of them the same. A competitor's x is the slot time that it got in the window divided by the mean of its class's
 competitors, because classes are not meant to be served alike. J is taken over the competitors of all classes in one.
@@ -39,8 +40,8 @@ class ClassWindow:
     """Set at the close."""
 
     def may_close(self, open_messages: int) -> bool:
-        """Whether half of what was open then is processed."""
-        return self.shares is None and open_messages * 2 <= self.open_messages
+        """Whether three quarters of what was open then are processed."""
+        return self.shares is None and open_messages * 4 <= self.open_messages
 
     def close(self, competitors: Iterable[str], now_ms: Mapping[str, int]) -> None:
         """Takes the competitors' shares."""
