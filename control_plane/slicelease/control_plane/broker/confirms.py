@@ -66,13 +66,23 @@ class _Lane:
 
     async def channel(self) -> _ConfirmingChannel:
         """The open channel, once the link is up and not blocked: what is not sent cannot be in doubt."""
+        usable = self._link.usable_connection()
+        if usable is not None and not self._opening.locked() and (channel := self._open_on(usable)):
+            return channel
         async with self._opening:
             connection = await self._link.connection()
             await connection.ready()
-            if self._channel is None or self._channel.raw.is_closed or self._connection is not connection:
-                self._channel = _ConfirmingChannel(await open_channel(connection, confirms=True))
-                self._connection = connection
-            return self._channel
+            channel = self._open_on(connection)
+            if channel is None:
+                channel = _ConfirmingChannel(await open_channel(connection, confirms=True))
+                self._channel, self._connection = channel, connection
+            return channel
+
+    def _open_on(self, connection: AbstractConnection) -> _ConfirmingChannel | None:
+        channel = self._channel
+        if channel is None or channel.raw.is_closed or self._connection is not connection:
+            return None
+        return channel
 
 
 class _ConfirmingChannel:
@@ -111,6 +121,8 @@ def check_headers(headers: FieldTable) -> None:
 
     CC and BCC would route copies into the queues of others.
     """
+    if not headers:
+        return
     if "CC" in headers or "BCC" in headers:
         raise ValueError("the headers CC and BCC are not allowed")
     if len(encode.field_table(headers)) > MAX_HEADERS_BYTES:

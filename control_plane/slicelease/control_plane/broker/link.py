@@ -74,6 +74,10 @@ class Link:
             await self._came_up.wait()
         return self._current
 
+    def usable_connection(self) -> AbstractConnection | None:
+        """The live connection, unless it is blocked."""
+        return None if self._current is None or is_blocked(self._current) else self._current
+
     def unready_reason(self) -> str | None:
         """Why it cannot be used now, or None."""
         if self._current is None:
