@@ -40,7 +40,7 @@ format: .venv/.installed ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix .
 
 bench-choices: .venv/.installed ## Measure the libraries chosen against their alternatives, as docs/adr cites them
-	@set -e; for choice in amqp grpc_from_trio ledger_calls embedded_valkey; do $(BIN)/python -m benchmarks.choices.$$choice; done
+	@set -e; for choice in amqp grpc_from_trio ledger_calls embedded_valkey weights; do $(BIN)/python -m benchmarks.choices.$$choice; done
 
 docs: .venv/.installed ## Fill the generated parts of the pages from the tables in the code
 	$(BIN)/python scripts/generate_docs.py
