@@ -14,6 +14,16 @@ from tests.servers import ServerProcess, free_port, spawn
 from tests.tools import slicelease_path
 
 
+def serving(address: str) -> bool:
+    """Whether the overall health there is SERVING."""
+    with grpc.insecure_channel(address) as channel:
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=1)
+        except grpc.RpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
 class SliceleaseProcess(ServerProcess):
     """One `slicelease` command with an environment of its own: nothing of the test run's settings reaches it."""
 
@@ -59,12 +69,7 @@ class ControlPlane(SliceleaseProcess):
 
     def is_ready(self) -> bool:
         """Whether the overall health is SERVING."""
-        with grpc.insecure_channel(self.address) as channel:
-            try:
-                answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=1)
-            except grpc.RpcError:
-                return False
-            return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        return serving(self.address)
 
     def release(self) -> None:
         """Gives the ports back."""
@@ -84,3 +89,22 @@ class Worker(SliceleaseProcess):
     def is_ready(self) -> bool:
         """Whether it says that it serves."""
         return "worker ready" in self.log_tail(1_000_000)
+
+
+class Dev(SliceleaseProcess):
+    """`slicelease dev`, everything embedded; ready when its health says so."""
+
+    kind = "dev"
+
+    def __init__(self, *args: str, **env: str) -> None:
+        self._port = free_port()
+        self.address = f"127.0.0.1:{self._port.number}"
+        super().__init__("dev", "--listen", self.address, "--metrics-listen", "127.0.0.1:0", *args, env=env)
+
+    def is_ready(self) -> bool:
+        """Whether the overall health is SERVING."""
+        return serving(self.address)
+
+    def release(self) -> None:
+        """Gives the port back."""
+        self._port.release()
