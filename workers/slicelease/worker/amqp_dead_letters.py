@@ -5,14 +5,17 @@ May know the AMQP client. May not know slices, or why a message is given up. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 
+import structlog
 import trio
 
 from . import amqp
 from .amqp_link import AmqpLink
 from .ports import DeadLetterError
+
+_log = structlog.get_logger(__name__)
 
 DEAD_EXCHANGE = "dead.exchange"
 DEAD_UNSORTED = "dead.unsorted"
@@ -21,12 +24,12 @@ PUBLISH_WITHIN_S = 10.0
 """How long a dead letter may wait for the link, for an alarm to end, and for its confirm."""
 
 _CLASSIC: Mapping[str, amqp.Value] = {"x-queue-type": "classic"}
-# They would route copies into other tenants' queues.
-_ROUTING_HEADERS = frozenset({"CC", "BCC"})
+# CC and BCC would route copies into other tenants' queues; the others are a quorum queue's own counts.
+_LEFT_OUT = frozenset({"CC", "BCC", "x-delivery-count", "x-acquired-count"})
 
 
 class DeadLetters:
-    """Publishes on a link of its own. Queues and exchanges are declared once a connection."""
+    """Publishes on a link of its own. Queues and exchanges are declared once a connection, on channels of their own."""
 
     def __init__(self, link: AmqpLink) -> None:
         self._link = link
@@ -39,34 +42,51 @@ class DeadLetters:
         with _bounded():
             channel = await self._ready_channel()
             if tenant not in self._declared:
-                await self._declare_for(channel, tenant)
+                await self._declare_tenant(f"dead.{tenant}", tenant)
+                self._declared.add(tenant)
             await channel.publish(DEAD_EXCHANGE, tenant, message.body, letter(message, message_id, headers))
 
     async def refuse(self, message: amqp.Message, reason: str) -> None:
-        """A copy into `dead.unsorted`, which any routing key of the dead exchange might miss. Raises DeadLetterError."""
+        """A copy into `dead.unsorted`, past the dead exchange: there any routing key may be a tenant's. Raises DeadLetterError."""
         with _bounded():
             channel = await self._ready_channel()
             await channel.publish(DEAD_UNSORTED, message.routing_key, message.body, letter(message, "", {REASON_HEADER: reason}))
 
     async def _ready_channel(self) -> amqp.Channel:
-        """One channel for all; the fixed part of the topology is declared on each new one."""
+        """One channel for all; the fixed part of the topology is declared before it is first used on a connection."""
         await self._link.wait_connected()
         async with self._opening:
             if self._channel is None or self._channel.closed is not None:
                 self._declared.clear()
-                channel = await self._link.connection().open_channel()
-                await channel.declare_exchange(DEAD_UNSORTED, "fanout")
-                await channel.declare_exchange(DEAD_EXCHANGE, "direct", arguments={"alternate-exchange": DEAD_UNSORTED})
-                await channel.declare_queue(DEAD_UNSORTED, arguments=_CLASSIC)
-                await channel.bind_queue(DEAD_UNSORTED, DEAD_UNSORTED)
-                self._channel = channel
+                await self._declare_fixed()
+                self._channel = await self._link.connection().open_channel()
             return self._channel
 
-    async def _declare_for(self, channel: amqp.Channel, tenant: str) -> None:
-        queue = f"dead.{tenant}"
-        await channel.declare_queue(queue, arguments=_CLASSIC)
-        await channel.bind_queue(queue, DEAD_EXCHANGE, tenant)
-        self._declared.add(tenant)
+    async def _declare_fixed(self) -> None:
+        async with self._attempt() as channel:
+            await channel.declare_exchange(DEAD_UNSORTED, "fanout")
+        async with self._attempt() as channel:
+            await channel.declare_exchange(DEAD_EXCHANGE, "direct", arguments={"alternate-exchange": DEAD_UNSORTED})
+        async with self._attempt() as channel:
+            await channel.declare_queue(DEAD_UNSORTED, arguments=_CLASSIC)
+        async with self._attempt() as channel:
+            await channel.bind_queue(DEAD_UNSORTED, DEAD_UNSORTED)
+
+    async def _declare_tenant(self, queue: str, tenant: str) -> None:
+        async with self._attempt() as channel:
+            await channel.declare_queue(queue, arguments=_CLASSIC)
+        async with self._attempt() as channel:
+            await channel.bind_queue(queue, DEAD_EXCHANGE, tenant)
+
+    @asynccontextmanager
+    async def _attempt(self) -> AsyncIterator[amqp.Channel]:
+        """A channel for one declaration. What exists with other arguments is used as it is."""
+        channel = await self._link.connection().open_channel()
+        try:
+            yield channel
+            await channel.close()
+        except amqp.PreconditionFailed as error:
+            _log.warning("exists at the broker with other arguments; used as it is", why=error.text)
 
 
 @contextmanager
@@ -84,13 +104,13 @@ def letter(message: amqp.Message, message_id: str, headers: Mapping[str, str]) -
     """The publisher's description of the message with `headers` added; persistent.
 
     Left out: what would route copies elsewhere (CC, BCC), end the letter (expiration), or make the broker refuse it because
-    it comes through our user (user_id). Properties that cannot be read are left out as a whole.
+    it comes through our user (user_id), and what a quorum queue added. Properties that cannot be read are left out as a whole.
     """
     try:
         original = message.properties
     except amqp.MalformedMessage:
         original = amqp.Properties()
-    kept = {name: value for name, value in (original.headers or {}).items() if name not in _ROUTING_HEADERS}
+    kept = {name: value for name, value in (original.headers or {}).items() if name not in _LEFT_OUT}
     return original._replace(
         headers={**kept, **headers},
         delivery_mode=amqp.PERSISTENT,

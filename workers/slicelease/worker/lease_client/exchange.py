@@ -2,9 +2,10 @@
 
 May know gRPC futures, Trio and lease calls. May not know what the calls mean, or who repeats them.
 
-There is no timer. At most two exchanges are in flight; what is asked meanwhile rides the next, up to 256 calls each. A caller
-that is cancelled leaves its call behind: not yet sent, it is withdrawn; sent, its answer goes to `on_late`; and when nobody
-waits for an exchange any more, it is cancelled, so that the server sees its callers gone.
+There is no timer. At most two exchanges are in flight, the second only for many calls or a renewal, which must not wait behind
+a control plane that hangs; what is asked meanwhile rides the next, up to 256 calls each. A caller that is cancelled leaves its
+call behind: not yet sent, it is withdrawn; sent, its answer goes to `on_late`; and when nobody waits for an exchange any more,
+it is cancelled, so that the server sees its callers gone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from .faults import Fault, fault_of_call
 
 MAX_CALLS = 256
 MAX_IN_FLIGHT = 2
-EXCHANGE_TIMEOUT_S = 4.0
-"""After that a control plane counts as gone, and the calls are repeated elsewhere."""
+WORTH_A_SECOND = 16
+"""An exchange costs both sides as much as dozens of calls, so few callers share one; with more waiting, two overlap."""
+EXCHANGE_TIMEOUT_S = 2.5
+"""After that a control plane counts as gone, and the calls are repeated, elsewhere if there is another. A renewal asked at a
+third of the first validity (5 s) can be repeated once before the lease ends."""
 
 
 class ExchangeFuture(Protocol):
@@ -118,7 +122,7 @@ class Exchanges:
                 batch.future.cancel()
 
     def _pump(self) -> None:
-        while self._waiting and len(self._in_flight) < MAX_IN_FLIGHT and not self._closed:
+        while self._waiting and self._may_send():
             size = min(len(self._waiting), MAX_CALLS)
             batch = _Batch([self._waiting.popleft() for _ in range(size)])
             for entry in batch.entries:
@@ -129,6 +133,11 @@ class Exchanges:
             request = pb.ExchangeLeasesRequest(calls=[entry.call for entry in batch.entries])
             batch.future = self._send(request, timeout=EXCHANGE_TIMEOUT_S)
             batch.future.add_done_callback(partial(self._post, batch))
+
+    def _may_send(self) -> bool:
+        if self._closed or len(self._in_flight) >= MAX_IN_FLIGHT:
+            return False
+        return not self._in_flight or len(self._waiting) >= WORTH_A_SECOND or self._waiting[-1].call.HasField("progress")
 
     def _post(self, batch: _Batch, _: object) -> None:
         """In a thread of gRPC."""
