@@ -11,10 +11,11 @@ from tests.model import state as s
 from tests.model.explorer import Step
 from tests.model.ledger_rules import LedgerRules
 from tests.model.setting import Setting
+from tests.model.slices import Slices
+from tests.model.slots import Slots
 from tests.model.state import Draft, State
 from tests.model.surroundings import Announcer, Installation, LedgerClock, Operators, Publishers
 from tests.model.words import describe
-from tests.model.worker_steps import Slices, Slots
 
 IN_SLICE = frozenset((s.SLICE, s.EMPTY, s.ENDING, s.FAILING, s.UNLINKED, s.LOST, s.OUTDATED))
 

@@ -60,8 +60,16 @@ FAST: dict[str, Setting] = {
         ceilings=(1, 1),
         prompt=_ALL_PROMPT,
     ),
-    "two classes, crashes": Setting(
-        queues=(0, 1), serves=((0, 1), (1,)), happens=frozenset({"crash"}), ceilings=(0, 0), prompt=_ALL_PROMPT, stale=1
+    "two classes, freezes": Setting(
+        queues=(0, 1), serves=((0, 1), (1,)), happens=frozenset({"freeze"}), ceilings=(0, 0), prompt=_ALL_PROMPT, stale=1
+    ),
+    "two classes, moving, with freezes": Setting(
+        queues=(0, 1),
+        serves=((0, 1),),
+        happens=frozenset({"class change", "freeze"}),
+        ceilings=(1, 1),
+        prompt=_ALL_PROMPT,
+        stale=1,
     ),
     "ceiling, three queues": Setting(
         queues=(0, 0, 0),
@@ -84,19 +92,9 @@ FAST: dict[str, Setting] = {
 }
 
 SLOW: dict[str, Setting] = {
-    "two queues, two slots, nobody prompt": Setting(
-        queues=(0, 0), serves=((0,), (0,)), happens=frozenset({"crash"}), stale=1
-    ),
+    "two queues, two slots, nobody prompt": Setting(queues=(0, 0), serves=((0,), (0,)), happens=frozenset({"crash"}), stale=1),
     "two queues, lost store": Setting(
         queues=(0, 0), serves=((0,), (0,)), happens=frozenset({"crash", "lost store"}), prompt=_PUBLISHING_PROMPT, stale=2
-    ),
-    "two classes, moving, with crashes": Setting(
-        queues=(0, 1),
-        serves=((0, 1), (0,)),
-        happens=frozenset({"class change", "pause", "crash"}),
-        ceilings=(1, 1),
-        prompt=_PUBLISHING_PROMPT,
-        stale=1,
     ),
 }
 """Explored by hand and in the long runs."""

@@ -78,7 +78,7 @@ class Explorer(Generic[S]):
         self._goal = goal
         self._limit = limit
         self._numbers: dict[S, int] = {}
-        self._states: list[S] = []
+        self.states: list[S] = []
         self._parents = array("q")
         self._sources = array("q")
         self._targets = array("q")
@@ -88,50 +88,52 @@ class Explorer(Generic[S]):
         """Explores everything, or until an invariant breaks; then asks whether every state can still reach the goal."""
         started = time.perf_counter()
         found = self._explore() or self._forgotten()
-        return Report(len(self._states), self._steps, time.perf_counter() - started, found)
+        return Report(len(self.states), self._steps, time.perf_counter() - started, found)
 
     def _explore(self) -> Counterexample | None:
         broken = self._add(self._model.canonical(self._model.initial()), -1)
         number = 0
-        while broken is None and number < len(self._states):
+        while broken is None and number < len(self.states):
             broken = self._expand(number)
             number += 1
         return broken
 
     def _expand(self, number: int) -> Counterexample | None:
         numbers, canonical = self._numbers, self._model.canonical
-        for step in self._model.successors(self._states[number]):
+        for step in self._model.successors(self.states[number]):
             self._steps += 1
-            state = canonical(step.state)
-            known = numbers.get(state)
+            known = numbers.get(step.state)
             if known is None:
-                known = len(self._states)
-                broken = self._add(state, number)
-                if broken is not None:
-                    return broken
+                state = canonical(step.state)
+                known = numbers.get(state)
+                if known is None:
+                    known = len(self.states)
+                    broken = self._add(state, number)
+                    if broken is not None:
+                        return broken
             if step.progress and known != number:
                 self._sources.append(number)
                 self._targets.append(known)
         return None
 
     def _add(self, state: S, parent: int) -> Counterexample | None:
-        if len(self._states) >= self._limit:
+        if len(self.states) >= self._limit:
             raise StateLimitError(f"more than {self._limit:,} states: raise the limit or make the configuration smaller")
-        self._numbers[state] = len(self._states)
-        self._states.append(state)
+        self._numbers[state] = len(self.states)
+        self.states.append(state)
         self._parents.append(parent)
         for name, holds in self._invariants:
             if not holds(state):
-                return self._trace(name, len(self._states) - 1)
+                return self._trace(name, len(self.states) - 1)
         return None
 
     def _forgotten(self) -> Counterexample | None:
         """The first state, in breadth-first order, from which no way of progress steps leads to the goal."""
-        if self._goal is None or len(self._states) == 0:
+        if self._goal is None or len(self.states) == 0:
             return None
         name, holds = self._goal
-        reached = bytearray(len(self._states))
-        pending = [number for number, state in enumerate(self._states) if holds(state)]
+        reached = bytearray(len(self.states))
+        pending = [number for number, state in enumerate(self.states) if holds(state)]
         for number in pending:
             reached[number] = 1
         self._walk_back(reached, pending)
@@ -151,7 +153,7 @@ class Explorer(Generic[S]):
 
     def _incoming(self) -> tuple[array[int], array[int]]:
         """Chains of the progress steps into each state: the first one, and after each the next one; -1 ends a chain."""
-        first = array("q", [-1]) * len(self._states)
+        first = array("q", [-1]) * len(self.states)
         following = array("q", [-1]) * len(self._targets)
         for edge, target in enumerate(self._targets):
             following[edge] = first[target]
@@ -162,7 +164,7 @@ class Explorer(Generic[S]):
         """Retraced without renaming, so that one queue keeps one name all along."""
         path = []
         while number > 0:
-            path.append(self._states[number])
+            path.append(self.states[number])
             number = self._parents[number]
         model, state, told = self._model, self._model.initial(), []
         for wanted in reversed(path):
@@ -170,6 +172,13 @@ class Explorer(Generic[S]):
             state = step.state
             told.append((step.label, model.describe(state)))
         return Counterexample(broken, tuple(told))
+
+
+def reachable(model: Model[S], *, limit: int = 500_000) -> list[S]:
+    """Every reachable state, in breadth-first order, in canonical form."""
+    explorer = Explorer(model, [], None, limit)
+    explorer.run()
+    return explorer.states
 
 
 def explore(model: Model[S], invariants: Sequence[Named[S]], goal: Named[S] | None = None, *, limit: int = 500_000) -> Report:

@@ -1,14 +1,14 @@
 """The rules of the ledger as atomic steps on a draft; every step ends by topping up the balance.
 
 May live here: what the ledger does, and the one-line faults that a variant plants in it. May not know: workers' own steps, the
-broker, publishers (attention_model.py). Time is its events: a lease lapses, a back-off is due, H has passed, admission opens.
+broker, publishers; tickets (balance.py). Time is its events: a lease lapses, a back-off is due, H has passed, admission opens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tests.model.balance import TOKENS_BY_GRANTS, Balance
 from tests.model.state import (
     EMPTY,
     FAILING,
@@ -28,7 +28,6 @@ from tests.model.state import (
     SUSPECT,
     UNLINKED,
     WAITING,
-    Announcement,
     Draft,
     Worker,
 )
@@ -37,15 +36,8 @@ from tests.model.state import GIVEBACK_OUTRUN as OUTRUN
 FAULT_SETTLED_IDLE = "settle ended IDLE on a dirty queue"
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRules:
-    """The ledger with `ceilings` by class (0: none); `ordered`: its queues promise order; `variant`: the planted fault."""
-
-    ceilings: tuple[int, ...]
-    ordered: bool = False
-    variant: str = ""
-    prompt: bool = False
-    """Announcements are published in the step that owes them."""
+class LedgerRules(Balance):
+    """The ledger's steps."""
 
     # ---- touch and ready ------------------------------------------------------------------------------------------------
 
@@ -59,68 +51,20 @@ class LedgerRules:
         elif queue.state == LEASED:
             queue.dirty = 1
         if self.variant == "raised attention is a token":
-            self._owe(d, queue.priority)
+            self.owe(d, queue.priority)
         self.top_up(d, "touch")
 
     def _ready(self, d: Draft, index: int) -> None:
         queue = d.queues[index]
         queue.state, queue.dirty = READY, 0
-        if self.variant == "tokens handed about by grants":
-            self._owe(d, queue.priority)
-
-    # ---- the balance ----------------------------------------------------------------------------------------------------
-
-    def usage(self, d: Draft, priority: int) -> int:
-        """Live leases of a class, counted from their entries; in one variant a counter that expiry forgets."""
-        return sum(1 for q in d.queues if q.state == LEASED and q.lease_class == priority) + (
-            d.leaked if self.variant == "usage is a counter that expiry forgets" else 0
-        )
-
-    def free_slots(self, d: Draft, priority: int) -> int:
-        """Leases that may still be granted under the class."""
-        ceiling = self.ceilings[priority]
-        return max(0, ceiling - self.usage(d, priority)) if ceiling else len(d.queues)
-
-    def grantable(self, d: Draft, priority: int) -> int:
-        """Queues of the class that could be granted now."""
-        if d.closed:
-            return 0
-        ready = sum(1 for q in d.queues if q.state == READY and not q.paused and q.priority == priority)
-        return min(ready, self.free_slots(d, priority))
-
-    def top_up(self, d: Draft, after: str) -> None:
-        """Owes as many announcements as there are grantable queues without one (rule 6)."""
-        if self.variant in (f"no top-up after {after}", "tokens handed about by grants"):
-            return
-        for priority in range(len(self.ceilings)):
-            for _ in range(self.grantable(d, priority) - d.live(priority)):
-                self._owe(d, priority)
-
-    def _owe(self, d: Draft, priority: int) -> None:
-        d.out.append(Announcement(priority, int(self.prompt), int(self.prompt)))
-
-    def strikable(self, d: Draft, priority: int) -> bool:
-        """Whether an owed id of the class is no longer needed."""
-        return d.live(priority) > self.grantable(d, priority)
-
-    def lost_tickets(self, d: Draft, priority: int) -> bool:
-        """Whether the look of rule 17 finds the class's tickets lost."""
-        of_class = [a for a in d.out if a.priority == priority]
-        silent = not d.stale[priority] and all(a.published and not a.copies for a in of_class)
-        return silent and bool(of_class) and self.grantable(d, priority) > 0
-
-    def announce_again(self, d: Draft, priority: int) -> None:
-        """Drops the published ids of the class (rule 17)."""
-        for number, announcement in enumerate(d.out, 1):
-            if announcement.priority == priority and announcement.published:
-                d.strike(number)
-        self.top_up(d, "look")
+        if self.variant in TOKENS_BY_GRANTS:
+            self.owe(d, queue.priority)
 
     # ---- acquire, settle, chain -----------------------------------------------------------------------------------------
 
     def choices(self, d: Draft, serves: Sequence[int]) -> list[int]:
-        """Queues that may be granted to a slot serving these classes. The model grants each: which one deserves it is left open."""
-        if d.closed and self.variant != "admission stays open after a loss":
+        """Queues that may be granted to a slot serving these classes. The model grants each: who deserves it is left open."""
+        if d.closed:
             return []
         open_classes = [p for p in serves if self.free_slots(d, p)]
         return [i for i, q in enumerate(d.queues) if q.state == READY and not q.paused and q.priority in open_classes]
@@ -138,7 +82,13 @@ class LedgerRules:
         queue.state, queue.dirty, queue.lease_class = LEASED, 0, queue.priority
         worker.phase, worker.queue, worker.hand, worker.giveback = GRANTED, index, 0, NO_GIVEBACK
 
-    def settle(self, d: Draft, index: int, phase: int) -> None:
+    def next_choices(self, d: Draft, index: int, serves: Sequence[int]) -> list[int]:
+        """Queues that may be granted in the step that has just settled that queue."""
+        if self.variant == "tokens handed about by grants" and d.queues[index].state != READY:
+            return []
+        return self.choices(d, serves)
+
+    def settle(self, d: Draft, index: int, phase: int, *, chained: bool = False) -> None:
         """What the end of a slice, told by the phase that it ended in, makes of its queue."""
         queue = d.queues[index]
         if phase == UNLINKED and self.variant != "a lost link settles like any other end":
@@ -150,6 +100,8 @@ class LedgerRules:
         else:
             self._ready(d, index)
         self._end(d, index)
+        if chained and self.variant == "tokens handed about by grants":
+            d.out.pop()
 
     def _end(self, d: Draft, index: int) -> None:
         queue = d.queues[index]
@@ -159,9 +111,8 @@ class LedgerRules:
 
     def _settle_empty(self, d: Draft, index: int) -> None:
         queue = d.queues[index]
-        if queue.dirty and self.variant != "settle ignores dirty":
-            self._ready(d, index)
-        elif queue.suspect == PASSED:
+        remembered = queue.dirty and self.variant != "settle ignores dirty"
+        if remembered or queue.suspect == PASSED:
             self._ready(d, index)
         elif queue.suspect and self.variant != "empty is believed before H":
             queue.state, queue.dirty = QUARANTINED, 0
@@ -253,7 +204,7 @@ class LedgerRules:
             queue.suspect = 0 if self.variant == "a lost store leaves no suspicion" else SUSPECT
         for number in range(1, len(d.out) + 1):
             d.strike(number)
-        d.closed = 1
+        d.closed = int(self.variant != "admission stays open after a loss")
         for worker in d.workers:
             if worker.phase in HOLDS_LEASE:
                 worker.phase = OUTDATED if worker.phase in (GRANTED, SLICE, EMPTY) else LOST

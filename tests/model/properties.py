@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.model import state as s
+from tests.model.balance import TOKENS_BY_GRANTS
 from tests.model.explorer import Named
 from tests.model.ledger_rules import LedgerRules
 from tests.model.setting import Setting
@@ -34,7 +35,7 @@ def invariants(setting: Setting) -> list[Named[State]]:
         (FEW_ANNOUNCED, _few_announced),
         (ONE_HOLDER, _one_holder),
     ]
-    if "tokens" not in setting.variant:
+    if setting.variant not in TOKENS_BY_GRANTS:
         found.append((BALANCED, _on_draft(lambda d: all(d.live(p) >= rules.grantable(d, p) for p in range(len(d.stale))))))
     if "lost tickets" not in setting.happens:
         found.append((TICKETS_EXIST, _tickets_exist))
@@ -62,10 +63,7 @@ def _on_draft(holds: Callable[[Draft], bool]) -> Callable[[State], bool]:
 
 
 def _told_of_work(state: State) -> bool:
-    for _, ledger, _, _, _, gap, work, _ in state[0]:
-        if ledger == s.IDLE and work and gap == s.TOLD:
-            return False
-    return True
+    return not any(q[1] == s.IDLE and q[6] and q[5] == s.TOLD for q in state[0])
 
 
 def _few_announced(state: State) -> bool:

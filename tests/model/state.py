@@ -190,9 +190,10 @@ class Draft:
 def canonical(state: State) -> State:
     """Queues, workers and ids in a fixed order. Equal queues (or workers) are told apart by what refers to them."""
     queues, workers, strays, out, stale, counts, broken = state
-    places = sorted(range(len(queues)), key=lambda n: (queues[n], _referring(n, workers, strays)))
-    queue_names = {old: new for new, old in enumerate(places)}
-    queue_names[-1] = -1
+    places = sorted(range(len(queues)), key=queues.__getitem__)
+    if len(set(queues)) < len(queues):
+        places.sort(key=lambda n: (queues[n], _referring(n, workers, strays)))
+    queue_names = {old: new for new, old in enumerate(places)} | {-1: -1}
     renamed = [(s, p, queue_names[q], h, c, t, g) for s, p, q, h, c, t, g in workers]
     renamed.sort(key=lambda w: (*w[:5], out[w[5] - 1] if w[5] else (), w[6]))
     holders: list[list[int]] = [[n for n, w in enumerate(renamed) if w[5] == i + 1] for i in range(len(out))]

@@ -1,6 +1,6 @@
 """Steps of all but the workers: publishers, reconciler, announcer, clocks, broker, operators, and what befalls the installation.
 
-May live here: who may do what when. May not know: the ledger's decisions (ledger_rules.py), the workers (worker_steps.py).
+May live here: who may do what when. May not know: the ledger's decisions (ledger_rules.py), the workers (slots.py, slices.py).
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ class Announcer(Actor):
         if self.rules.strikable(now, now.out[number - 1].priority):
             yield self.step(state, f"the announcer strikes {name}, no longer needed", Draft.strike, number)
         if self.may("double announcement"):
-            yield from self.fault(state, f"the announcer publishes {name} and dies before it marks it", self._publish_only, number)
+            yield from self.fault(
+                state, f"the announcer publishes {name} and dies before it marks it", self._publish_only, number
+            )
 
     def _publish(self, d: Draft, number: int) -> None:
         self._publish_only(d, number)
