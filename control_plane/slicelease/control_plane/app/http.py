@@ -18,14 +18,18 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from .readiness import Readiness
 
-_TEXT = [("Content-Type", "text/plain; charset=utf-8")]
-_JSON = [("Content-Type", "application/json")]
+_TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 _StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
 def make_app(registry: CollectorRegistry, readiness: Readiness) -> Any:
     """The WSGI application."""
     metrics = make_wsgi_app(registry)
+
+    def answer(start_response: _StartResponse, ok: bool, kind: str, body: str) -> Iterable[bytes]:
+        # A list of its own each time: wsgiref writes the length of the body into it.
+        start_response("200 OK" if ok else "503 Service Unavailable", [("Content-Type", kind)])
+        return [body.encode()]
 
     def app(environ: dict[str, Any], start_response: _StartResponse) -> Iterable[bytes]:
         match environ["PATH_INFO"]:
@@ -34,13 +38,12 @@ def make_app(registry: CollectorRegistry, readiness: Readiness) -> Any:
                 return shown
             case "/ready":
                 report = readiness.report
-                start_response("200 OK" if report.ready else "503 Service Unavailable", _JSON)
-                return [json.dumps(report.shown()).encode()]
+                return answer(start_response, report.ready, _JSON, json.dumps(report.shown()))
             case "/live":
-                start_response("200 OK" if readiness.live else "503 Service Unavailable", _TEXT)
-                return [b"live\n" if readiness.live else b"the event loop is stuck\n"]
+                live = readiness.live
+                return answer(start_response, live, _TEXT, "live\n" if live else "the event loop is stuck\n")
             case _:
-                start_response("404 Not Found", _TEXT)
+                start_response("404 Not Found", [("Content-Type", _TEXT)])
                 return [b"/metrics, /ready, /live\n"]
 
     return app

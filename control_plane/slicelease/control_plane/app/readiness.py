@@ -86,19 +86,18 @@ class Readiness:
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
                 pong, stats = await self._ledger.execute([Ping(), ReadStats()])
-                if isinstance(stats, Stats):
-                    self._metrics.stats(stats)
-                return None, await self._judge(pong)
+                if not isinstance(pong, Pong) or not isinstance(stats, Stats):
+                    return None, "the ledger answers nonsense"
+                self._metrics.stats(stats)
+                return None, await self._judge(pong, stats)
         except LedgerVersionError:
             return None, "the store holds a ledger of a newer version of the control plane"
         except (LedgerUnavailableError, TimeoutError) as error:
             _log.debug("the ledger did not answer", text=str(error))
             return "the ledger's store does not answer, or its functions are missing", None
 
-    async def _judge(self, pong: object) -> str | None:
-        if not isinstance(pong, Pong):
-            return "the ledger answers nonsense"
-        if self._set_up_for != pong.generation:  # the first look, or the store was restarted or emptied
+    async def _judge(self, pong: Pong, stats: Stats) -> str | None:
+        if self._set_up_for != pong.generation or not stats.classes:  # the first look, or the store was restarted or emptied
             await self._create_classes()
             self._set_up_for, self._topology_declared = pong.generation, False
         if pong.closed_ms > 0:
