@@ -81,6 +81,26 @@ def test_a_signal_ends_it_within_seconds_and_leaves_nothing(tmp_path: Path, numb
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_start_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Field trial T04."""
+    with dev(tmp_path, "--no-demo") as run:
+        children = wait_for(run.descendants, 20, "the embedded Valkey is started")
+        run.signal(number)
+        assert run.wait_end(20) in (0, 1), run.stderr
+    wait_for(lambda: not any(map(is_alive, children)), 5, "its children are gone")
+    assert folders_of(run.process.pid) == []
+    assert "Traceback" not in run.stderr
+
+
+def test_a_signal_while_tenants_are_made_ends_it_soon(tmp_path: Path) -> None:
+    with dev(tmp_path, *["--tenants", "100000", "--messages", "10", "--json", "--log-level", "info"]) as run:
+        wait_for(lambda: "readiness changed" in run.stderr, 30, "it is up")
+        run.signal(signal.SIGTERM)
+        assert run.wait_end(15) == 0, run.stderr
+        assert run.result()["published"] == 0
+
+
 def test_a_signal_in_the_middle_of_a_bounded_load_loses_nothing(tmp_path: Path) -> None:
     options = "--tenants 10 --messages 5000 --work-ms 20 --json"
     with dev(tmp_path, *options.split()) as run:

@@ -100,7 +100,11 @@ class DemoClient:
 
     async def _delete_tenant(self, tenant: str) -> None:
         request = admin.DeleteTenantRequest(name=f"tenants/{tenant}", force=True, request_id=f"{self._run_id}-delete-{tenant}")
-        await _retried(lambda: self._admin.DeleteTenant(request, timeout=_DEADLINE_S))
+        try:
+            await _retried(lambda: self._admin.DeleteTenant(request, timeout=_DEADLINE_S))
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.NOT_FOUND:  # it was never created
+                raise
 
     async def _backlog(self, tenant: str) -> int:
         request = admin.GetQueueRequest(name=f"tenants/{tenant}/queues/default")

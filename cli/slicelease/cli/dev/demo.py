@@ -64,16 +64,17 @@ class Demo:
         self._duration_s = self._clock() - self._began_s
 
     def report(self, remaining: dict[str, int]) -> Report:
-        """The report; `remaining` is what the broker holds by tenant, after the workers have ended.
+        """The report; `remaining` is what the broker holds of tenants with a backlog, after the workers have ended.
 
-        A message may be processed and still come back (its ack was cut off); those are taken out of what remains.
+        A message may be processed and still come back (its ack was cut off); those are taken out of what remains. One
+        whose publish was not answered before the end, and that was processed all the same, was published.
         """
         journals = self._journal.tenants
-        dead = {name: min(self._counts.dead_lettered[name], one.backlog) for name, one in journals.items()}
+        dead = {name: min(self._counts.dead_lettered[name], max(0, one.backlog)) for name, one in journals.items()}
         return Report(
-            published=self._journal.published,
+            published=sum(max(one.published, one.processed) for one in journals.values()),
             processed=self._journal.processed,
-            remaining=sum(min(remaining.get(name, 0), one.backlog - dead[name]) for name, one in journals.items()),
+            remaining=sum(min(remaining.get(name, 0), max(0, one.backlog) - dead[name]) for name, one in journals.items()),
             dead_lettered=sum(dead.values()),
             repeated=self._journal.repeated,
             out_of_order=self._journal.out_of_order,

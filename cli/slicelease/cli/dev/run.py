@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 import socket
 import sys
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ def run(plan: DevPlan) -> int:
     """Carries the plan out; the exit code. Raises click.ClickException when that is not possible."""
     settings = plan.control_plane
     urls = [url for url in (plan.amqp_url, plan.redis_url) if url is not None]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the session listens: end as by Ctrl-C, and clean up
     configure_logs(settings.log_format, settings.log_level, urls, stream=_CurrentStderr())  # type: ignore[arg-type]
     try:
         _check_free("--listen", settings.listen)

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TextIO
 
@@ -94,7 +94,8 @@ class Session:
     async def _run_demo(self, ledger: Ledger, address: str, client: DemoClient, plan: DemoPlan) -> Report:
         demo = Demo(plan, self._tenants, self._journal, self._counts, asyncio.get_running_loop().time)
         try:
-            await client.create_tenants(self._tenants)
+            if not await self._unless_ended(client.create_tenants(self._tenants)):
+                return demo.report({})
             async with self._workers(address, demo_app(self._journal, self._plan.work_ms)):
                 self._greet(address)
                 async with self._progress(ledger):
@@ -103,7 +104,8 @@ class Session:
                 if plan.messages is None:
                     await demo.drain(_DRAIN_S)
             self._check()
-            return demo.report(await client.remaining(self._tenants))
+            unfinished = [one.tenant for one in self._journal.tenants.values() if one.backlog > 0]
+            return demo.report(await client.remaining(unfinished))
         except grpc.aio.AioRpcError as error:
             raise DevError(f"the control plane answered {error.code().name}: {error.details()}") from error
         finally:
@@ -115,6 +117,19 @@ class Session:
             await client.wait_serving(_READY_S)
         except TimeoutError:
             raise DevError(f"ledger and broker were not ready within {_READY_S:g} s; the log says why") from None
+
+    async def _unless_ended(self, work: Coroutine[None, None, None]) -> bool:
+        """Does the work, but drops it when the run is to end; whether it was done. Raises what the work raises."""
+        loop = asyncio.get_running_loop()
+        working, ended = loop.create_task(work), loop.create_task(self._ending.wait())
+        await asyncio.wait([working, ended], return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, ended):
+            task.cancel()
+        await asyncio.wait([working, ended])
+        if working.cancelled():
+            return False
+        working.result()
+        return True
 
     @asynccontextmanager
     async def _workers(self, address: str, app: SliceWorker) -> AsyncIterator[None]:
