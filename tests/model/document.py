@@ -19,7 +19,8 @@ from tests.model.properties import goal, invariants
 from tests.model.setting import EVENTS, Setting
 from tests.model.variants import VARIANTS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/model.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/model.md"
 LIMIT = 5_000_000
 
 

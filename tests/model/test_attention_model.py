@@ -1,7 +1,10 @@
 """The rules hold in every reachable state of every configuration, each planted fault is found, and the page says so."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.model import document
 from tests.model import state as s
 from tests.model.attention_model import AttentionModel
 from tests.model.configurations import FAST, SLOW
@@ -45,6 +48,14 @@ def test_without_its_fault_the_setting_of_a_variant_holds(name: str) -> None:
 
 def test_the_page_knows_all_of_them_and_no_other() -> None:
     assert documented().keys() == FAST.keys() | SLOW.keys() | VARIANTS.keys()
+
+
+def test_the_table_of_variants_is_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "model.md"
+    copy.write_text(document.PAGE.read_text())
+    monkeypatch.setattr(document, "PAGE", copy)
+    document.write("variants", document.variants())
+    assert copy.read_text() == (document.ROOT / "docs/model.md").read_text()
 
 
 def test_everything_that_may_happen_happens_somewhere() -> None:
