@@ -24,7 +24,7 @@ from slicelease.control_plane.rpc.health import OVERALL, HealthService
 
 REDIS, RABBITMQ, LEDGER = "slicelease.redis", "slicelease.rabbitmq", "slicelease.ledger"
 PING_TIMEOUT_S = 2.0
-STALLED_S = 10.0
+STALLED_S = 15.0
 """Without a pass for so long, the event loop itself must be stuck."""
 _PAGE = 1_000
 
@@ -68,10 +68,15 @@ class Readiness:
         return monotonic() - self._last_pass < STALLED_S
 
     async def run_once(self) -> bool:
-        """One look."""
-        store, ledger = await self._look_at_ledger()
-        rabbitmq = await self._look_at_broker(ledger_answers=store is None)
+        """One look. A fault of ours makes nothing ready, and goes on to whoever runs the loop."""
         self._last_pass = monotonic()
+        try:
+            store, ledger = await self._look_at_ledger()
+            self._last_pass = monotonic()
+            rabbitmq = await self._look_at_broker(ledger_answers=store is None)
+        except Exception:
+            self._tell(Report(dict.fromkeys(self.report.reasons, "the look itself failed; see the log"), self.report.draining))
+            raise
         self._tell(Report({REDIS: store, RABBITMQ: rabbitmq, LEDGER: ledger or store}, self.report.draining))
         return False
 

@@ -21,7 +21,7 @@ from .status import DETAILS_KEY, CallError, shutting_down
 
 OUR_SERVICES = "/slicelease.v1."
 _QUIET = "/slicelease.v1.LeaseService/"
-"""Calls that come by the thousand a second: their good ends are logged at debug level."""
+"""Calls that come by the thousand a second: their ends are logged at debug level, good and bad."""
 
 _log = structlog.get_logger("slicelease.rpc")
 
@@ -118,7 +118,7 @@ class _Watch:
         await self._context.abort(known.code, known.fault.text, ((DETAILS_KEY, known.status().SerializeToString()),))
 
     def _note(self, known: CallError) -> None:
-        _log.info(
+        self._say()(
             "call refused",
             method=self._method,
             code=known.code.name,
@@ -132,5 +132,8 @@ class _Watch:
         seconds = perf_counter() - self._begin
         self._metrics.observe("rpc_seconds", seconds, self._method, self._code.name)
         if self._code is grpc.StatusCode.OK:
-            say = _log.debug if self._method.startswith(_QUIET) else _log.info
-            say("call answered", method=self._method, ms=round(seconds * 1_000, 3))
+            self._say()("call answered", method=self._method, ms=round(seconds * 1_000, 3))
+
+    def _say(self) -> Callable[..., Any]:
+        say: Callable[..., Any] = _log.debug if self._method.startswith(_QUIET) else _log.info
+        return say
