@@ -1,6 +1,7 @@
 """The life of `slicelease dev` as a process: its start, what it prints, and that nothing of it is left behind."""
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -134,6 +135,16 @@ def test_kill_9_leaves_no_process_and_the_next_start_sweeps_the_folder(tmp_path:
     with dev(tmp_path / "two", "--no-demo") as next_run:
         next_run.wait_greeting()
         assert folders_of(run.process.pid) == []
+
+
+def test_it_ends_with_an_error_when_its_valkey_is_gone(tmp_path: Path) -> None:
+    with dev(tmp_path, "--tenants", "10", "--json") as run:
+        wait_for(lambda: "processed" in run.stderr, 30, "the load runs")
+        (valkey,) = run.descendants()
+        os.kill(valkey, signal.SIGKILL)
+        assert run.wait_end(60) == 1
+    assert "Error: the embedded Valkey has ended" in run.stderr
+    assert run.stdout == ""
 
 
 def test_a_port_in_use_is_named_with_what_to_do(tmp_path: Path) -> None:

@@ -17,5 +17,5 @@ def needs_extra(extra: str) -> Iterator[None]:
         if missing.name is None or missing.name.startswith("slicelease"):
             raise
         raise click.ClickException(
-            f'{missing.name} is not installed; this command needs: pip install "slicelease[{extra}]"'
+            f'{missing.name.partition(".")[0]} is not installed; this command needs: pip install "slicelease[{extra}]"'
         ) from missing

@@ -57,18 +57,55 @@ def test_version_and_help_import_no_part() -> None:
     assert output.splitlines()[-1] == "[]"
 
 
-def test_a_part_that_is_not_installed_is_named_with_the_line_that_installs_it() -> None:
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "Missing option '--app'"),
+        (["--app", "nowhere_at_all:app"], "there is no module 'nowhere_at_all' here or on sys.path"),
+        (["--app", "json:dumps"], "is no SliceWorker but function"),
+        (["--app", "json:dumps", "--slots", "many"], "--slots: 'many' is not valid"),
+    ],
+)
+def test_a_worker_that_cannot_start_says_why(args: list[str], said: str) -> None:
+    result = CliRunner().invoke(slicelease, ["worker", *args])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "package", "extra"),
+    [
+        (["worker", "--app", "json:dumps"], "trio", "worker"),
+        (["control-plane"], "uvloop", "control-plane"),
+        (["health"], "grpc_health", "control-plane"),
+        (["dev"], "rich", "embedded"),
+    ],
+)
+def test_a_part_that_is_not_installed_is_named_with_the_line_that_installs_it(args: list[str], package: str, extra: str) -> None:
     code = (
         "import sys\n"
-        "sys.modules['trio'] = None\n"
+        f"sys.modules[{package!r}] = None\n"
         "from slicelease.cli.main import slicelease\n"
-        "slicelease(['worker', '--app', 'json:dumps'], prog_name='slicelease')\n"
+        f"slicelease({args!r}, prog_name='slicelease')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert 'trio is not installed; this command needs: pip install "slicelease[worker]"' in done.stderr
+    assert f'{package} is not installed; this command needs: pip install "slicelease[{extra}]"' in done.stderr
 
 
 def test_a_module_of_ours_that_is_missing_is_a_bug_and_passes() -> None:
     with pytest.raises(ModuleNotFoundError), needs_extra("worker"):
         raise ModuleNotFoundError("No module named 'slicelease.nothing'", name="slicelease.nothing")
+
+
+def test_a_control_plane_reads_all_settings_without_the_workers_packages_and_the_other_way_round() -> None:
+    for missing, command in (("trio", ["control-plane", "--help"]), ("redis", ["worker", "--help"])):
+        code = (
+            "import sys\n"
+            f"sys.modules[{missing!r}] = None\n"
+            "from slicelease.cli.main import slicelease\n"
+            "from slicelease.cli.settings_fields import known_environment\n"
+            "assert {'SLICELEASE_SLOTS', 'SLICELEASE_LISTEN'} <= known_environment()\n"
+            f"slicelease({command!r})\n"
+        )
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

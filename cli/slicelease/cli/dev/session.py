@@ -76,15 +76,16 @@ class Session:
 
     async def _run_in(self, ledger: Ledger, address: str) -> int:
         async with demo_client(address, self._plan.run_id) as client:
-            await self._wait_ready(client)
             if self._plan.demo is None:
-                await self._run_workers_only(address)
+                await self._run_workers_only(address, client)
                 return EXIT_DONE
             report = await self._run_demo(ledger, address, client, self._plan.demo)
         self._print(report)
         return report.exit_code
 
-    async def _run_workers_only(self, address: str) -> None:
+    async def _run_workers_only(self, address: str, client: DemoClient) -> None:
+        if not await self._unless_ended(self._wait_ready(client)):
+            return
         async with self._workers(address, logging_app(self._plan.work_ms)):
             self._greet(address)
             with self._time_limit():
@@ -94,7 +95,7 @@ class Session:
     async def _run_demo(self, ledger: Ledger, address: str, client: DemoClient, plan: DemoPlan) -> Report:
         demo = Demo(plan, self._tenants, self._journal, self._counts, asyncio.get_running_loop().time)
         try:
-            if not await self._unless_ended(client.create_tenants(self._tenants)):
+            if not await self._unless_ended(self._prepare(client)):
                 return demo.report({})
             async with self._workers(address, demo_app(self._journal, self._plan.work_ms)):
                 self._greet(address)
@@ -112,10 +113,14 @@ class Session:
             if self._plan.outlives:
                 await self._clean_up(client)
 
+    async def _prepare(self, client: DemoClient) -> None:
+        await self._wait_ready(client)
+        await client.create_tenants(self._tenants)
+
     async def _wait_ready(self, client: DemoClient) -> None:
         try:
             await client.wait_serving(_READY_S)
-        except TimeoutError:
+        except (TimeoutError, grpc.aio.AioRpcError):
             raise DevError(f"ledger and broker were not ready within {_READY_S:g} s; the log says why") from None
 
     async def _unless_ended(self, work: Coroutine[None, None, None]) -> bool:
@@ -126,6 +131,7 @@ class Session:
         for task in (working, ended):
             task.cancel()
         await asyncio.wait([working, ended])
+        self._check()
         if working.cancelled():
             return False
         working.result()

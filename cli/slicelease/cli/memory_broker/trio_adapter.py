@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -19,11 +19,12 @@ from slicelease.worker.ports import (
 )
 from slicelease.worker.ports import Delivery as WorkDelivery
 
-from .asyncio_adapter import REASON_HEADER
-from .channel import Channel, ClosedChannelError, Consumer, Delivery
-from .core import Fate, MemoryBroker, UnknownQueueError
+from .channel import Channel, ClosedChannelError, Delivery
+from .core import MemoryBroker, UnknownQueueError
 from .queue import Message
 from .routing import UnknownExchangeError
+from .trio_dead_letters import dead_copy, publish_dead
+from .trio_tickets import MemoryTicketStream
 
 
 class MemoryDelivery:
@@ -81,86 +82,6 @@ class MemoryWorkChannel:
         await trio.lowlevel.checkpoint()
 
 
-class MemoryTicket:
-    """A ticket in hand."""
-
-    def __init__(self, core: MemoryBroker, channel: Channel, delivery: Delivery) -> None:
-        self._core = core
-        self._channel = channel
-        self._delivery = delivery
-
-    @property
-    def body(self) -> bytes:
-        """As announced."""
-        return self._delivery.message.body
-
-    def ack(self) -> None:
-        """The ledger has answered."""
-        try:
-            self._channel.ack(self._delivery.tag)
-        except ClosedChannelError as closed:
-            raise BrokerLostError(str(closed)) from closed
-
-    def nack(self) -> None:
-        """Back to the attention queue."""
-        try:
-            self._channel.nack(self._delivery.tag)
-        except ClosedChannelError as closed:
-            raise BrokerLostError(str(closed)) from closed
-
-    async def refuse(self, reason: str) -> None:
-        """Moves it to the unsorted dead letters with the reason."""
-        await trio.lowlevel.checkpoint()
-        original = self._delivery.message
-        copy = _copy(original, original.message_id, {REASON_HEADER: reason})
-        _publish_dead(self._core, names.DEAD_UNSORTED_EXCHANGE, "", copy)
-        self.ack()
-
-
-class MemoryTicketStream:
-    """Tickets of one class, as they are delivered."""
-
-    def __init__(self, core: MemoryBroker, channel: Channel, queue: str, prefetch: int) -> None:
-        self._core = core
-        self._channel = channel
-        self._token = trio.lowlevel.current_trio_token()
-        self._waiting = trio.lowlevel.ParkingLot()
-        self._stopped = False
-        self._consumer: Consumer = channel.consume(queue, prefetch, self._notify)
-
-    def __aiter__(self) -> AsyncIterator[MemoryTicket]:
-        """Deliveries in order."""
-        return self
-
-    async def __anext__(self) -> MemoryTicket:
-        """The next one; ends after `stop`."""
-        await trio.lowlevel.checkpoint()
-        while True:
-            if self._stopped:
-                raise StopAsyncIteration
-            if (delivery := self._consumer.take()) is not None:
-                return MemoryTicket(self._core, self._channel, delivery)
-            self._check_alive()
-            await self._waiting.park()
-
-    async def stop(self) -> None:
-        """No more deliveries. Tickets in hand stay in hand."""
-        self._stopped = True
-        self._channel.cancel(self._consumer)
-        self._waiting.unpark_all()
-        await trio.lowlevel.checkpoint()
-
-    def _check_alive(self) -> None:
-        if self._channel.closed:
-            raise BrokerLostError("the channel is closed")
-        if self._consumer.cancelled:
-            raise QueueUnreadableError(f"queue {self._consumer.queue} was deleted")
-
-    def _notify(self) -> None:
-        with suppress(trio.RunFinishedError):  # nobody waits any more
-            self._token.run_sync_soon(self._waiting.unpark_all, idempotent=True)
-
-
 class TrioBroker:
     """One worker's connection to the broker, for one Trio run."""
 
@@ -211,12 +132,12 @@ class TrioBroker:
         original = delivery.properties if isinstance(delivery, MemoryDelivery) else Message(delivery.body)
         queue = names.dead_queue(tenant)
         self._core.declare_queue(queue)
-        copy = _copy(original, delivery.message_id, headers)
+        copy = dead_copy(original, delivery.message_id, headers)
         try:
             self._core.bind(queue, names.DEAD_EXCHANGE, tenant)
         except UnknownExchangeError as missing:
             raise DeadLetterError(str(missing)) from missing
-        _publish_dead(self._core, names.DEAD_EXCHANGE, tenant, copy)
+        publish_dead(self._core, names.DEAD_EXCHANGE, tenant, copy)
 
     def _begin(self, channel: Channel, queue: str, prefetch: int) -> MemoryTicketStream:
         try:
@@ -230,26 +151,6 @@ class TrioBroker:
         channel = self._core.open_channel()
         self._channels.add(channel)
         return channel
-
-
-def _copy(original: Message, message_id: str, headers: Mapping[str, str]) -> Message:
-    return Message(
-        original.body,
-        message_id,
-        original.correlation_id,
-        original.content_type,
-        original.type,
-        {**original.headers, **headers},
-    )
-
-
-def _publish_dead(core: MemoryBroker, exchange: str, key: str, message: Message) -> None:
-    try:
-        fate = core.publish(exchange, key, message)
-    except UnknownExchangeError as missing:
-        raise DeadLetterError(str(missing)) from missing
-    if fate is not Fate.ROUTED:
-        raise DeadLetterError(f"exchange {exchange}: {fate.value}")
 
 
 def _derived_id(delivery: Delivery) -> str:
