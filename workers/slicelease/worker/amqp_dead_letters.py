@@ -47,7 +47,7 @@ class DeadLetters:
             await channel.publish(DEAD_EXCHANGE, tenant, message.body, letter(message, message_id, headers))
 
     async def refuse(self, message: amqp.Message, reason: str) -> None:
-        """A copy into `dead.unsorted`, past the dead exchange: there any routing key may be a tenant's. Raises DeadLetterError."""
+        """A copy into `dead.unsorted`, past the dead exchange, whose routing keys are tenants'. Raises DeadLetterError."""
         with _bounded():
             channel = await self._ready_channel()
             await channel.publish(DEAD_UNSORTED, message.routing_key, message.body, letter(message, "", {REASON_HEADER: reason}))

@@ -13,7 +13,7 @@ import secrets
 import signal
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 
 import structlog
@@ -32,14 +32,15 @@ from .runtime import Runtime, RuntimeOptions
 
 _log = structlog.get_logger(__name__)
 
-FATAL = (ProtocolUnsupportedError, amqp.LoginRefused, amqp.UrlError, AddressError)
-"""Settings that no retry can mend."""
-
 _dice = random.SystemRandom()
 
 
-class NoHandlersError(ValueError):
-    """The application has no handler: it would dead-letter everything."""
+class SettingsError(ValueError):
+    """A setting, or the application, cannot be worked with; the text says which and why."""
+
+
+FATAL = (SettingsError, ProtocolUnsupportedError, amqp.LoginRefused, AddressError)
+"""What no retry can mend."""
 
 
 async def work(
@@ -53,10 +54,10 @@ async def work(
 ) -> None:
     """Works until `stop` is set, and ends in good order; cancelled, at once. Started when the lease session is open.
 
-    `broker` and `leases` replace the AMQP and gRPC adapters. Raises NoHandlersError, and those of FATAL (in exception groups).
+    `broker` and `leases` replace the AMQP and gRPC adapters. Raises those of FATAL, alone or in exception groups.
     """
     if not app.patterns:
-        raise NoHandlersError("the app has no handler; register one with @app.handler")
+        raise SettingsError("the app has no handler; register one with @app.handler")
     metrics = WorkerMetrics()
     session = new_session()
     with _lease_client(settings, session, metrics) if leases is None else nullcontext(leases) as client:
@@ -78,14 +79,11 @@ def run(settings: WorkerSettings, app: SliceWorker) -> int:
     configure_logs(settings.log_format, settings.log_level, password=_password(settings))
     try:
         trio.run(_until_signalled, settings, app)
-    except BaseExceptionGroup as group:
-        fatal = next((leaf for leaf in _leaves(group) if isinstance(leaf, FATAL)), None)
+    except (*FATAL, BaseExceptionGroup) as error:
+        fatal = next((leaf for leaf in _leaves(error) if isinstance(leaf, FATAL)), None)
         if fatal is None:
             raise
         _log.error("the worker cannot start", why=str(fatal))
-        return 1
-    except (NoHandlersError, OSError, *FATAL) as error:
-        _log.error("the worker cannot start", why=str(error))
         return 1
     return 0
 
@@ -115,7 +113,10 @@ def new_session() -> str:
 
 @contextmanager
 def _lease_client(settings: WorkerSettings, session: str, metrics: WorkerMetrics) -> Iterator[GrpcLeaseClient]:
-    channel = open_channel(settings.control_plane, settings.tls_ca)
+    try:
+        channel = open_channel(settings.control_plane, settings.tls_ca)
+    except OSError as error:
+        raise SettingsError(f"tls_ca: {error}") from error
     try:
         client = GrpcLeaseClient(
             channel,
@@ -131,11 +132,17 @@ def _lease_client(settings: WorkerSettings, session: str, metrics: WorkerMetrics
 
 
 def _broker(settings: WorkerSettings, session: str, metrics: WorkerMetrics) -> AmqpBroker:
-    where = amqp.ConnectionParameters.from_url(settings.amqp_url.get_secret_value())
+    try:
+        where = amqp.ConnectionParameters.from_url(settings.amqp_url.get_secret_value())
+    except amqp.UrlError as error:
+        raise SettingsError(f"amqp_url: {error}") from None
     context = None
     if where.tls and settings.tls_ca is not None:
         context = ssl.create_default_context()
-        context.load_verify_locations(settings.tls_ca)
+        try:
+            context.load_verify_locations(settings.tls_ca)
+        except OSError as error:
+            raise SettingsError(f"tls_ca: {error}") from error
     return AmqpBroker(
         where,
         heartbeat_s=int(settings.amqp_heartbeat.total_seconds()),
@@ -161,7 +168,12 @@ def _metrics_server(settings: WorkerSettings, runtime: Runtime) -> Iterator[None
         yield
         return
     host, _, port = settings.metrics_listen.rpartition(":")
-    with serve_metrics(host.strip("[]"), int(port), runtime.metrics.registry, runtime.unready_reasons) as bound_port:
+    serving = serve_metrics(host.strip("[]"), int(port), runtime.metrics.registry, runtime.unready_reasons)
+    with ExitStack() as stack:
+        try:
+            bound_port = stack.enter_context(serving)
+        except OSError as error:
+            raise SettingsError(f"metrics_listen: {error}") from error
         _log.info("metrics", address=f"{host}:{bound_port}")
         yield
 
