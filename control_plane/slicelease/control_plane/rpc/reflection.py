@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc_reflection.v1alpha import _async as aio  # exported as `reflection.aio`, which the type checker cannot see
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 ALPHA = "grpc.reflection.v1alpha"
@@ -45,7 +46,7 @@ def add_reflection(server: Any, services: Sequence[str]) -> None:
     listed = (*services, reflection.SERVICE_NAME, f"{V1}.ServerReflection")
     reflection.enable_server_reflection(listed, server)
     handler = grpc.stream_stream_rpc_method_handler(
-        reflection.aio.ReflectionServicer(listed).ServerReflectionInfo,
+        aio.ReflectionServicer(listed).ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
