@@ -92,16 +92,20 @@ async def test_a_refused_call_of_an_exchange_answers_alone(world: World) -> None
 
 
 @pytest.mark.asyncio
-async def test_the_chain_of_leases_takes_the_queues_in_turn(world: World) -> None:
+async def test_a_settle_carries_the_next_lease_until_there_is_none(world: World) -> None:
     await create(world, "a", "b")
     granted = (await world.lease.AcquireLease(acquire(1))).granted
-    served = [granted.lease.queue]
-    for n in range(2, 6):
-        request = settle(granted, n, end_reason=pb.END_REASON_TIME, want_next=True, classes=["standard"])
-        granted = (await world.lease.SettleLease(request)).next_lease
-        served.append(granted.lease.queue)
-    assert served[0::2] == [served[0]] * 3
-    assert len(set(served)) == 2
+    tokens, queues = [granted.lease.fencing_token], [granted.lease.queue]
+    for n in range(2, 5):
+        answer = await world.lease.SettleLease(settle(granted, n, want_next=True, classes=["standard"]))
+        if not answer.HasField("next_lease"):
+            break
+        granted = answer.next_lease
+        tokens.append(granted.lease.fencing_token)
+        queues.append(granted.lease.queue)
+    assert sorted(queues) == ["tenants/a/queues/default", "tenants/b/queues/default"]
+    assert tokens == sorted(set(tokens))
+    assert live(world) == 0
 
 
 @pytest.mark.asyncio
