@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Protocol
 
 from slicelease.control_plane.domain.commands import Command, EndReason, Settle, Totals
 from slicelease.control_plane.domain.names import LeaseKey
 from slicelease.control_plane.domain.outcomes import Denied, Granted, Outcome, Settled
-
-
-class Executes(Protocol):
-    """What is watched: a ledger."""
-
-    async def execute(self, commands: Sequence[Command]) -> list[Outcome]:
-        """As ports.Ledger."""
-        ...
+from slicelease.control_plane.ports import Ledger
 
 
 class LedgerCounts:
@@ -55,7 +47,7 @@ class LedgerCounts:
 class WatchedLedger:
     """Implements ports.Ledger over another, for one event loop."""
 
-    def __init__(self, watched: Executes, counts: LedgerCounts) -> None:
+    def __init__(self, watched: Ledger, counts: LedgerCounts) -> None:
         self._watched = watched
         self._counts = counts
         self._settled: dict[tuple[str, int], int] = {}
