@@ -108,6 +108,7 @@ class _Process:
         self._ledger = ObservedLedger(adapters.ledger, self._metrics, lambda: self._background.poke(_ANNOUNCER))
         self._broker = ObservedBroker(adapters.broker, self._metrics)
         self._bus = adapters.bus
+        self._drained = False
         self._rpc = _Rpc(Gate(), Sessions(), HealthService())
         self._newcomers = TenantPolicy(settings.default_class) if settings.unknown_tenants == "create" else None
         self._readiness = Readiness(self._ledger, self._broker, self._rpc.health, self._metrics)
@@ -129,7 +130,7 @@ class _Process:
         address = bind(self._server, self._settings)
         if self._settings.metrics_listen is not None:
             stack.enter_context(_http(self._settings.metrics_listen, make_app(self._metrics.registry, self._readiness)))
-        stack.push_async_callback(self._background.stop, FORCED_S)
+        stack.push_async_callback(self._stop_loops)
         await self._server.start()
         stack.push_async_callback(self._server.stop, 0)
         self._start_loops()
@@ -148,6 +149,10 @@ class _Process:
         start("reconciler", Reconciler(ledger, broker, observer).run_once, period_s)
         self._background.watch(asyncio.create_task(self._bus.run(self._rpc.sessions.deliver), name="directives"))
 
+    async def _stop_loops(self) -> None:
+        """Passes may end, but not when the process was told to end at once."""
+        await self._background.stop(FORCED_S if self._drained else 0)
+
     async def drain(self, grace_s: float) -> None:
         """Shuts the calls down in order; ends within the grace and a second."""
         loop = asyncio.get_running_loop()
@@ -163,6 +168,7 @@ class _Process:
             _log.warning("ending calls that outlasted the grace", running=gate.running)
             gate.force()
             await gate.wait_empty(FORCED_S)
+        self._drained = True
         self._rpc.health.end()
         with suppress(TimeoutError):
             async with asyncio.timeout(FORCED_S):
