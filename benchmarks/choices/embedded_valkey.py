@@ -50,8 +50,10 @@ def _print_others() -> None:
 
 
 def _says(python: str, code: str) -> str:
-    tried = subprocess.run([python, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    return " ".join([*tried.stdout.split(), *tried.stderr.strip().splitlines()[-1:]]) or "works"
+    """What the line prints, or what it fails with."""
+    guarded = f"try:\n    {code}\nexcept Exception as error:\n    print(str(error).splitlines()[0])"
+    tried = subprocess.run([python, "-W", "ignore", "-c", guarded], capture_output=True, text=True, check=False, timeout=60)
+    return ", ".join(tried.stdout.splitlines() or tried.stderr.strip().splitlines()[-1:]) or "works"
 
 
 if __name__ == "__main__":
