@@ -150,11 +150,12 @@ class ControlPlaneSettings(BaseSettings):
     def ledger_config(self) -> LedgerConfig:
         """What every ledger step is given. A restarted store may have lost leases as long as the longest that was granted."""
         lease_ms = milliseconds(self.lease_length)
+        quarantine_ms = 3 * milliseconds(self.amqp_heartbeat) + 1_000
         return LedgerConfig(
             lease_ms=lease_ms,
             first_lease_ms=milliseconds(self.first_validity),
-            admission_ms=lease_ms,
-            quarantine_ms=3 * milliseconds(self.amqp_heartbeat) + 1_000,
+            admission_ms=lease_ms + quarantine_ms,
+            quarantine_ms=quarantine_ms,
             request_ttl_ms=milliseconds(self.request_ttl),
             open_when_new=self.new_ledger == "open",
         )

@@ -111,10 +111,10 @@ class LedgerConfig:
     """Validity after a renewal."""
     first_lease_ms: int = 5_000
     """Validity of a grant until its first renewal."""
-    admission_ms: int = 15_000
-    """How long admission closes when the store is new: the longest lease that any control plane may have granted."""
+    admission_ms: int = 31_000
+    """How long admission closes when the store is new or restarted: the longest lease it may have forgotten, and its quarantine."""
     quarantine_ms: int = 16_000
-    """How long after its last renewal a lost holder's connection may still hold messages: 3 heartbeats + 1 s."""
+    """How long after the end of its lease a lost holder's connection may still hold messages: 3 heartbeats + 1 s."""
     claim_ms: int = 5_000
     """How long a claimed announcement or publish is left to its claimant."""
     look_ms: int = 5_000

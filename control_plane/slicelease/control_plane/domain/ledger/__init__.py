@@ -50,7 +50,9 @@ def _look_at_store(step: Step, run_id: str) -> None:
     if state.run_id == run_id:
         return
     opens = step.config.open_when_new if state.run_id == "" else step.config.open_when_restarted
-    state.run_id, state.generation = run_id, state.generation + 1
+    state.run_id = run_id
+    # Of the clock, so that announcement ids of before a loss are not given again.
+    state.generation = max(state.generation + 1, step.now_us // 1_000_000)
     if not opens:
         state.closed_until_ms = max(state.closed_until_ms, step.now_ms + step.config.admission_ms)
     for class_id, record in state.classes.items():

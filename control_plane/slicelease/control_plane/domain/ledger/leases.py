@@ -148,8 +148,9 @@ def _after_settle(step: Step, lease: LeaseRecord, command: Settle) -> None:
     match command.end_reason:
         case EndReason.EMPTY if queue.dirty:
             make_ready(step, key, now_ms)
-        case EndReason.EMPTY if queue.suspect_ms > now_ms:
-            make_waiting(step, key, queue.suspect_ms)
+        case EndReason.EMPTY if queue.suspect_ms > lease.granted_ms:
+            # It may have been seen while a lost holder still had messages, even if it is told after that.
+            _try_again(step, key, queue.suspect_ms)
         case EndReason.EMPTY:
             make_idle(step, key)
         case EndReason.ERROR:
@@ -162,15 +163,20 @@ def _after_settle(step: Step, lease: LeaseRecord, command: Settle) -> None:
             make_ready(step, key, now_ms)
 
 
-def _after_loss(step: Step, lease: LeaseRecord, seen_ms: int) -> None:
-    """The holder's connection, last seen then, may hold messages for a while: a queue in order rests until it cannot."""
-    key = lease.key.of_queue
-    queue = step.state.queues[key]
-    queue.suspect_ms = max(queue.suspect_ms, seen_ms + step.config.quarantine_ms)
-    if lease.terms.ordering is Ordering.STRICT and queue.suspect_ms > step.now_ms:
-        make_waiting(step, key, queue.suspect_ms)
+def _try_again(step: Step, key: QueueKey, at_ms: int) -> None:
+    if at_ms > step.now_ms:
+        make_waiting(step, key, at_ms)
     else:
         make_ready(step, key, step.now_ms)
+
+
+def _after_loss(step: Step, lease: LeaseRecord, last_ms: int) -> None:
+    """The holder's connection, used until then at the latest, may hold messages for a while: a queue in order rests so long."""
+    key = lease.key.of_queue
+    queue = step.state.queues[key]
+    queue.suspect_ms = max(queue.suspect_ms, last_ms + step.config.quarantine_ms)
+    in_order = lease.terms.ordering is Ordering.STRICT
+    _try_again(step, key, queue.suspect_ms if in_order else step.now_ms)
 
 
 def _end(step: Step, lease: LeaseRecord, end_ms: int) -> None:
@@ -215,7 +221,7 @@ def revoke(step: Step, command: Revoke) -> LeaseView | Refused:
     lease.revoked = True
     if command.force:
         _end(step, lease, step.now_ms)
-        _after_loss(step, lease, lease.renewed_ms)
+        _after_loss(step, lease, lease.expires_ms)
         forget_idle_class(step.state.classes[lease.priority_class])
     return view_lease(lease)
 
@@ -229,7 +235,7 @@ def expire_lapsed(step: Step, limit: int) -> None:
     )
     for expires_ms, _, lease in lapsed[:limit]:
         _end(step, lease, expires_ms)
-        _after_loss(step, lease, lease.renewed_ms)
+        _after_loss(step, lease, expires_ms)
         forget_idle_class(step.state.classes[lease.priority_class])
         step.state.lapsed.append((lease.key, lease.priority_class))
     del step.state.lapsed[:-LAPSED_KEPT]

@@ -140,20 +140,24 @@ local function finish(l, end_ms)
   S.upset[l.class] = true
 end
 
--- The holder's connection, last seen then, may hold messages for a while: a queue in order rests until it cannot.
-local function after_loss(q, ordering, seen_ms)
-  q.suspect = max(q.suspect, seen_ms + S.config.quarantine_ms)
-  store.changed(q)
-  if ordering == ORDER.STRICT and q.suspect > S.now_ms then
-    running.make_waiting(q, q.suspect)
+local function try_again(q, at_ms)
+  if at_ms > S.now_ms then
+    running.make_waiting(q, at_ms)
   else
     running.make_ready(q, S.now_ms)
   end
 end
 
+-- The holder's connection, used until then at the latest, may hold messages for a while: a queue in order rests so long.
+local function after_loss(q, ordering, last_ms)
+  q.suspect = max(q.suspect, last_ms + S.config.quarantine_ms)
+  store.changed(q)
+  try_again(q, ordering == ORDER.STRICT and q.suspect or S.now_ms)
+end
+
 local function lose(l, end_ms)
   finish(l, end_ms)
-  after_loss(store.queue(l.member), store.terms(l.terms).ordering, l.renewed)
+  after_loss(store.queue(l.member), store.terms(l.terms).ordering, l.expires)
   running.forget_idle_class(store.class(l.class))
 end
 
@@ -162,8 +166,8 @@ local function after_settle(l, s)
   if s.reason == ENDED.EMPTY then
     if q.dirty then
       running.make_ready(q, now)
-    elseif q.suspect > now then
-      running.make_waiting(q, q.suspect)
+    elseif q.suspect > l.granted then -- perhaps seen while a lost holder still had messages, even if told after that
+      try_again(q, q.suspect)
     else
       running.make_idle(q)
     end

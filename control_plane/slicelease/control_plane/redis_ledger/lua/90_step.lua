@@ -246,7 +246,9 @@ local function look_at_store(run_id)
   if meta.run_id == '' then
     opens = S.config.open_when_new
   end
-  meta.run_id, meta.generation = run_id, meta.generation + 1
+  meta.run_id = run_id
+  -- Of the clock, so that announcement ids of before a loss are not given again.
+  meta.generation = max(meta.generation + 1, floor(S.now_us / 1000000))
   if not opens then
     meta.closed_until = max(meta.closed_until, S.now_ms + S.config.admission_ms)
   end
