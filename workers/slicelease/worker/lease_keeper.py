@@ -95,7 +95,7 @@ class LeaseKeeper:
         """Starts what is due; when the next is."""
         now_s, next_s = trio.current_time(), math.inf
         for held in self._held.values():
-            if held.renewal is not None or not held.renewable or held.scope.over:
+            if held.renewal is not None or not held.renewable or held.scope.is_over(now_s):
                 continue
             if held.scope.window.renew_at_s <= now_s:
                 held.renewal = trio.CancelScope()

@@ -22,8 +22,10 @@ class LeasedScope:
 
     def __init__(self, window: LeaseWindow) -> None:
         self.window = window
+        self._stop_at_s = window.stop_at_s
+        self._lost = False
         self._abandoned = False
-        self._scope = trio.CancelScope(deadline=window.stop_at_s)
+        self._scope = trio.CancelScope(deadline=self._stop_at_s)
 
     def __enter__(self) -> Self:
         self._scope.__enter__()
@@ -35,27 +37,31 @@ class LeasedScope:
         return self._scope.__exit__(kind, error, traceback)
 
     def renew(self, asked_s: float, valid_s: float) -> None:
-        """The ledger renewed the lease: validity `valid_s` from `asked_s`. Without effect once the scope is over."""
+        """The ledger renewed the lease: validity `valid_s` from `asked_s`. Too late, it has no effect."""
+        if self.is_over(trio.current_time()):
+            return
         self.window = LeaseWindow(asked_s, valid_s)
-        self._scope.deadline = self.window.stop_at_s
+        self._stop_at_s = self._scope.deadline = self.window.stop_at_s
 
     def lose(self) -> None:
         """The ledger says that the lease is over."""
-        self._abandoned = False
+        self._lost = True
         self._scope.cancel()
 
     def abandon(self) -> None:
         """The holder cannot wait any longer, though the lease stands."""
-        if not self._scope.cancel_called:
-            self._abandoned = True
-            self._scope.cancel()
+        self._abandoned = True
+        self._scope.cancel()
 
-    @property
-    def over(self) -> bool:
-        """Whether the time is up or the scope was cancelled; then nothing that ran inside may be acked."""
-        return self._scope.cancel_called
+    def is_over(self, now_s: float) -> bool:
+        """Whether the time is up or the scope was cancelled; then nothing that ran inside may be acked.
 
-    @property
-    def cause(self) -> EndReason:
-        """Why it is over: LEASE_LOST, or SHUTDOWN when it was abandoned."""
-        return EndReason.SHUTDOWN if self._abandoned else EndReason.LEASE_LOST
+        Seen by the clock alone, too: a worker that was frozen past its lease, or whose handler blocked the loop, may come
+        here before Trio has looked at the deadline.
+        """
+        return self._lost or self._abandoned or now_s >= self._stop_at_s
+
+    def cause(self, now_s: float) -> EndReason:
+        """Why it is over: LEASE_LOST, or SHUTDOWN when it was abandoned in time."""
+        in_time = self._abandoned and not self._lost and now_s < self._stop_at_s
+        return EndReason.SHUTDOWN if in_time else EndReason.LEASE_LOST

@@ -340,16 +340,20 @@ class SliceMachine(Generic[M]):
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _move(self, trigger: Trigger, now_s: float) -> tuple[Do, ...]:
+        do = self._step(trigger)
+        if self.state is not State.BOUNDARY:
+            return do
+        following = self._step(self._choose(now_s))
+        return do + following if do else following
+
+    def _step(self, trigger: Trigger) -> tuple[Do, ...]:
         row = TABLE[self.state].get(trigger)
         if row is None:
             raise SliceOrderError(f"{trigger.name} while {self.state.name}")
         if self._moved is not None:
             self._moved(self.state, trigger)
         self.state = row.to
-        if row.to is not State.BOUNDARY:
-            return row.do
-        following = self._move(self._choose(now_s), now_s)
-        return row.do + following if row.do else following
+        return row.do
 
     def _choose(self, now_s: float) -> Trigger:
         """At a boundary: the next message, the next fetch, or the end."""

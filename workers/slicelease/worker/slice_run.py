@@ -105,7 +105,7 @@ class SliceRun:
         """Works until CLOSE or SETTLE is what comes next."""
         with self._scope:
             return await self._work()
-        return self._machine.cancelled(self._scope.cause)
+        return self._machine.cancelled(self._scope.cause(trio.current_time()))
 
     async def _work(self) -> Todo:
         machine, scope, now = self._machine, self._scope, trio.current_time
@@ -123,12 +123,11 @@ class SliceRun:
             step = steps.get(todo[0])
             if step is None:
                 return todo
-            feed = await step()
-            # Seen here too, not only at a checkpoint: a worker that was frozen past its lease must not ack.
-            if scope.over and not self._link_is_lost:
+            feed, now_s = await step(), now()
+            if scope.is_over(now_s) and not self._link_is_lost:
                 self._count_late_ack(feed)
-                return machine.cancelled(scope.cause)
-            todo = feed(now())
+                return machine.cancelled(scope.cause(now_s))
+            todo = feed(now_s)
 
     def _ack(self, todo: Todo) -> Todo:
         machine, finished = self._machine, self._machine.finished

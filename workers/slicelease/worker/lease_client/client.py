@@ -99,11 +99,9 @@ class GrpcLeaseClient:
                 task_status.started(welcome)
             welcomed.append(welcome)
 
-        try:
-            async with trio.open_nursery() as self._nursery:
-                await self._keep_watching(hear, on_directive)
-        finally:
-            self._exchanges.close()
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._exchanges.run)
+            await self._keep_watching(hear, on_directive)
 
     def unready_reason(self) -> str | None:
         """See `ports.LeaseClient.unready_reason`."""

@@ -33,6 +33,11 @@ EXCHANGE_TIMEOUT_S = 2.5
 third of the first validity (5 s) can be repeated once before the lease ends."""
 
 
+def _share(waiting: int, lanes: int) -> int:
+    """How many calls the next exchange takes: all, or an even share where each of the free lanes is worth an exchange."""
+    return min(waiting if waiting < lanes * WORTH_A_SECOND else -(-waiting // lanes), MAX_CALLS)
+
+
 class ExchangeFuture(Protocol):
     """What is used of gRPC's future."""
 
@@ -99,13 +104,23 @@ class Exchanges:
         self._waiting: deque[_Entry] = deque()
         self._in_flight: set[_Batch] = set()
         self._closed = False
+        self._idle_pump: trio.lowlevel.Task | None = None
+
+    async def run(self) -> None:
+        """Sends what is asked, until cancelled; then what is in flight is given up."""
+        try:
+            while True:
+                self._pump()
+                await self._wait_for_calls()
+        finally:
+            self._close()
 
     async def ask(self, call: pb.LeaseCall) -> pb.LeaseAnswer:
         """The answer to one call. Raises ExchangeFailedError. A scope that ends the wait ends it at once."""
         await trio.lowlevel.checkpoint_if_cancelled()
         entry = _Entry(call, trio.lowlevel.current_task())
         self._waiting.append(entry)
-        self._pump()
+        self._wake_pump()
 
         def abort(_: object) -> trio.lowlevel.Abort:
             self._leave(entry)
@@ -114,8 +129,22 @@ class Exchanges:
         answer: pb.LeaseAnswer = await trio.lowlevel.wait_task_rescheduled(abort)
         return answer
 
-    def close(self) -> None:
-        """Cancels what is in flight; nothing is sent any more."""
+    def _wake_pump(self) -> None:
+        """The pump runs after every task that can run now, so what is asked at one time rides one exchange."""
+        task, self._idle_pump = self._idle_pump, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    async def _wait_for_calls(self) -> None:
+        self._idle_pump = trio.lowlevel.current_task()
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._idle_pump = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _close(self) -> None:
         self._closed = True
         for batch in self._in_flight:
             if batch.future is not None:
@@ -123,7 +152,7 @@ class Exchanges:
 
     def _pump(self) -> None:
         while self._waiting and self._may_send():
-            size = min(len(self._waiting), MAX_CALLS)
+            size = _share(len(self._waiting), MAX_IN_FLIGHT - len(self._in_flight))
             batch = _Batch([self._waiting.popleft() for _ in range(size)])
             for entry in batch.entries:
                 entry.batch = batch
@@ -150,7 +179,7 @@ class Exchanges:
         for index, entry in enumerate(batch.entries):
             answer = answers if isinstance(answers, Fault) else answers[index]
             self._hand_over(entry, answer)
-        self._pump()
+        self._wake_pump()
 
     def _answers(self, batch: _Batch) -> list[pb.LeaseAnswer] | Fault:
         assert batch.future is not None  # noqa: S101  it is what has arrived
