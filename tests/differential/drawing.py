@@ -26,9 +26,9 @@ CLASSES = ("standard", "bulk", "Zz")
 MESSAGES = ("m1", "m2", "m3")
 REQUEST_IDS = ("r1", "r 2", "{r}:*")
 
-tenants = st.sampled_from(TENANTS)
+tenants = st.sampled_from((*TENANTS, "a", "a"))
 keys = st.builds(QueueKey, tenants, st.sampled_from(QUEUES))
-class_ids = st.sampled_from(CLASSES)
+class_ids = st.sampled_from((*CLASSES, "standard", "bulk"))
 class_lists = st.lists(class_ids, min_size=1, max_size=3).map(tuple)
 message_ids = st.lists(st.sampled_from(MESSAGES), max_size=2).map(tuple)
 dry = st.sampled_from((False, False, False, True))
@@ -96,6 +96,7 @@ KINDS = (
     *("acquire", "settle", "touch", "plain") * 3,
     *("acquire", "settle", "renew", "renew", "give_back", "revoke", "get_lease", "mark", "loop", "repeat"),
 )
+NEEDS_LEASE = ("settle", "renew", "give_back", "revoke", "get_lease")
 touches = st.builds(c.Touch, keys, st.none() | tenant_policies, st.none() | publishes)
 
 
@@ -110,6 +111,8 @@ class Commands:
         kind = self._draw(st.sampled_from(KINDS if history else KINDS[:-1]))
         if kind == "repeat":
             return self._draw(st.sampled_from(history[-8:]))
+        if kind in NEEDS_LEASE and not self._alive() and self._draw(st.sampled_from((True, True, True, False))):
+            kind = "acquire"
         drawn: c.Command = getattr(self, f"_{kind}")()
         return drawn
 
@@ -172,9 +175,12 @@ class Commands:
     def _lease(self) -> LeaseKey:
         """A lease that is held, or the one that an acquire of this very step would get, or none."""
         token = max(self._state.last_token + 1, self._now_us)
-        held = sorted(self._state.leases)
-        next_one = [LeaseKey(key.tenant, key.queue, token) for key in sorted(self._state.queues)[:2]]
-        return self._draw(st.sampled_from([*held, *held, *next_one, LeaseKey("a", "default", 5)]))
+        next_one = [LeaseKey(key.tenant, key.queue, token) for key in sorted(self._state.queues)[:1]]
+        over = [key for key in sorted(self._state.leases) if key not in self._alive()]
+        return self._draw(st.sampled_from([*self._alive() * 5, *over, *next_one, LeaseKey("a", "default", 5)]))
+
+    def _alive(self) -> list[LeaseKey]:
+        return sorted(key for key, lease in self._state.leases.items() if lease.expires_ms > self._now_us // 1_000)
 
     def _tickets(self) -> list[tuple[str, str]]:
         out = [

@@ -25,13 +25,29 @@ from slicelease.control_plane.redis_ledger.codec import outcome_of, terms_of
 from slicelease.control_plane.redis_ledger.keys import key_of, prefix
 
 _DUMP = """
+local packed = {state = true, grant = true, life = true}
+local function texts(...)
+  local list = {...}
+  for i, value in ipairs(list) do
+    if type(value) == 'boolean' then value = value and 1 or 0 end
+    list[i] = type(value) == 'number' and string.format('%d', value) or value
+  end
+  return list
+end
 local read = {
-  hash = function(key) return redis.call('HGETALL', key) end,
+  hash = function(key)
+    local flat = redis.call('HGETALL', key)
+    for i = 2, #flat, 2 do
+      if packed[flat[i - 1]] then flat[i] = texts(cmsgpack.unpack(flat[i])) end
+    end
+    return flat
+  end,
   set = function(key) return redis.call('SMEMBERS', key) end,
   zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
   list = function(key) return redis.call('LRANGE', key, 0, -1) end,
   string = function(key)
-    local kept = cmsgpack.unpack(redis.call('GET', key))
+    local kept, till, digest, answer = cmsgpack.unpack(redis.call('GET', key))
+    if type(kept) == 'number' then kept = {n = kept, till = till, digest = digest, answer = answer} end
     return {kept.n or 0, kept.digest, kept.till, kept.message or '', kept.correlation or '', kept.claimed or 0,
             kept.done or 0, kept.answer or {}}
   end,
@@ -43,6 +59,10 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
 end
 return dump
 """
+
+
+IDLE = ["1", "0", "0", "0", "0", "", "0", "0"]
+"""The state of a queue that has none."""
 
 
 class Entry(NamedTuple):
@@ -110,22 +130,22 @@ def _read_tenant(state: LedgerState, tenant: str, value: dict[str, str]) -> None
     state.tenants[tenant] = TenantRecord(policy, *_times(value))
 
 
-def _read_queue(state: LedgerState, member: str, value: dict[str, str]) -> None:
+def _read_queue(state: LedgerState, member: str, value: dict[str, Any]) -> None:
     policy = QueuePolicy(value["class"], QueueType(int(value["type"])), terms_of(value["terms"]))
+    state_number, since, due, token, dirty, running, suspect, paused = value.get("state", IDLE)
     state.queues[QueueKey.from_member(member)] = QueueRecord(
         policy,
         *_times(value),
-        state=QueueState(int(value.get("state", 1))),
-        since_ms=int(value.get("since", 0)),
-        due_ms=int(value.get("due", 0)),
-        token=int(value.get("token", 0)),
-        dirty=value.get("dirty") == "1",
-        paused=value.get("paused") == "1",
-        running_in=value.get("running", ""),
-        suspect_ms=int(value.get("suspect", 0)),
+        state=QueueState(int(state_number)),
+        since_ms=int(since),
+        due_ms=int(due),
+        token=int(token),
+        dirty=dirty == "1",
+        paused=paused == "1",
+        running_in=running,
+        suspect_ms=int(suspect),
     )
-    if value.get("state", "1") == "1":
-        assert set(value) <= {"class", "type", "terms", "etag", "created", "updated", "paused"}, "an IDLE queue keeps more"
+    assert "state" not in value or value["state"] != IDLE, "an IDLE queue keeps more than its policy"
 
 
 def _read_class(state: LedgerState, class_id: str, value: dict[str, str]) -> None:
@@ -139,23 +159,26 @@ def _lease_key(lease_id: str) -> LeaseKey:
     return LeaseKey(tenant, queue, int(token))
 
 
-def _read_lease(state: LedgerState, lease_id: str, value: dict[str, str]) -> None:
+def _read_lease(state: LedgerState, lease_id: str, value: dict[str, Any]) -> None:
+    member, token, class_id, session, slot, granted, waited, terms, tag, charge = value["grant"]
+    renewed, expires, carried, revoked, totals = value["life"]
     key = _lease_key(lease_id)
+    assert lease_id == f"{member}/{token}"
     state.leases[key] = LeaseRecord(
         key,
-        value["class"],
-        value["session"],
-        int(value["slot"]),
-        granted_ms=int(value["granted"]),
-        renewed_ms=int(value["renewed"]),
-        expires_ms=int(value["expires"]),
-        waited_ms=int(value["waited"]),
-        terms=terms_of(value["terms"]),
-        start_tag=int(value["tag"]),
-        charge_per_ms=int(value["charge"]),
-        carried=int(value["carried"]),
-        revoked=value["revoked"] == "1",
-        totals=Totals(*map(int, value["totals"].split(" "))),
+        class_id,
+        session,
+        int(slot),
+        int(granted),
+        int(renewed),
+        int(expires),
+        int(waited),
+        terms_of(terms),
+        int(tag),
+        int(charge),
+        int(carried),
+        revoked == "1",
+        Totals(*map(int, totals.split(" "))),
     )
 
 

@@ -31,8 +31,9 @@ pytestmark = pytest.mark.servers
 
 START_US = 1_700_000_000_000_000
 CONFIGS = (LedgerConfig(open_when_new=True), LedgerConfig(open_when_restarted=True, lease_ms=9_000, first_lease_ms=2_000))
-PASSING_MS = (0, 0, 0, 1, 300, 1_000, 2_000, 4_999, 5_000, 9_000, 15_000, 16_000, 60_000, 599_999, -3_000)
+PASSING_MS = (0, 0, 0, 0, 0, 0, 1, 20, 300, 1_000, 2_000, 4_999, 5_000, 9_000, 15_000, 16_000, 60_000, 599_999, -3_000)
 
+FAULTS = (*("none",) * 18, "restart", "loss")  # a rule is taken as often as any other, and most steps should be sound
 _cells = itertools.count()
 
 
@@ -47,11 +48,21 @@ class LedgerMachine(RuleBasedStateMachine):
         self.last_n: dict[tuple[str, int], int] = {}
         self.client, self.functions = client, functions
 
-    @initialize(config=st.sampled_from(CONFIGS))
-    def begin(self, config: LedgerConfig) -> None:
-        self.config = config
+    @initialize(config=st.sampled_from(CONFIGS), ceiling=st.sampled_from((0, 0, 2)))
+    def begin(self, config: LedgerConfig, ceiling: int) -> None:
+        self.config, self.ceiling = config, ceiling
         self.store = SyncStore(self.client, f"m{next(_cells)}", config, self.functions)
-        self.step([CreateClass("standard", ClassPolicy(10_000)), Touch(QueueKey("a", "default"), TenantPolicy("standard"))])
+        self.people()
+
+    def people(self) -> None:
+        """Two classes and a few queues, so that most commands meet something."""
+        standard, bulk = TenantPolicy("standard"), TenantPolicy("bulk", 7)
+        classes = [
+            CreateClass("standard", ClassPolicy(10_000, max_leases=self.ceiling)),
+            CreateClass("bulk", ClassPolicy(60_000)),
+        ]
+        touched = [("a", "default", standard), ("a", "q", standard), ("a-1", "default", standard), ("B", "default", bulk)]
+        self.step([*classes, *(Touch(QueueKey(tenant, queue), policy) for tenant, queue, policy in touched)])
 
     @rule(data=st.data(), passing_ms=st.sampled_from(PASSING_MS), count=st.sampled_from((1, 1, 2, 3, 5)))
     def commands(self, data: st.DataObject, passing_ms: int, count: int) -> None:
@@ -59,19 +70,15 @@ class LedgerMachine(RuleBasedStateMachine):
         drawing = Commands(data.draw, self.twin, self.now_us, self.last_n)
         self.step([drawing.any(self.history) for _ in range(count)])
 
-    @rule()
-    def restart(self) -> None:
-        self.run += 1
-        self.step([])
-
-    @rule()
-    def lose_everything(self) -> None:
-        self.store.lose_everything()
-        self.twin = LedgerState()
-        self.begin_again()
-
-    def begin_again(self) -> None:
-        self.step([CreateClass("standard", ClassPolicy(10_000)), Touch(QueueKey("B", "q"), TenantPolicy("standard"))])
+    @rule(fault=st.sampled_from(FAULTS))
+    def fault(self, fault: str) -> None:
+        if fault == "restart":
+            self.run += 1
+            self.step([])
+        if fault == "loss":
+            self.store.lose_everything()
+            self.twin = LedgerState()
+            self.people()
 
     def step(self, commands: list[Command]) -> None:
         run_id = f"run-{self.run}"

@@ -11,10 +11,16 @@
 -- Integers are below 2^53: they are stored by %d, never by tostring or `..`, which shorten big ones. Text is compared by
 -- its bytes, never by `<`, which asks the locale. Locals of this file are shared by all parts: one chunk, one step at a time.
 
+-- None of these is there yet while the library is loaded, and a global costs a search through two tables each time.
+local function globals()
+  return ipairs, pairs, tonumber, pcall, unpack, type, error, redis, cmsgpack
+end
+
+local ipairs, pairs, tonumber, pcall, unpack, type, error, redis, cmsgpack = nil, nil, nil, nil, nil, nil, nil, redis, nil
 local call, format, byte, find, sub, match, min, max, floor
 
--- None of these is there yet while the library is loaded.
 local function bind()
+  ipairs, pairs, tonumber, pcall, unpack, type, error, redis, cmsgpack = globals()
   call = redis.call
   format, byte, find, sub, match = string.format, string.byte, string.find, string.sub, string.match
   min, max, floor = math.min, math.max, math.floor
@@ -23,8 +29,16 @@ end
 local S
 -- The step under way: prefix, now_us, now_ms, config, meta, and what it has read and not yet written (10_store.lua).
 
+local written = {}
+-- Integers of this step already written: most are its time, or small.
+
 local function d(integer)
-  return format('%d', integer)
+  local text = written[integer]
+  if not text then
+    text = format('%d', integer)
+    written[integer] = text
+  end
+  return text
 end
 
 local function bytes_before(a, b)

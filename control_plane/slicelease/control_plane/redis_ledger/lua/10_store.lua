@@ -97,12 +97,19 @@ function store.tenant(id)
   if t ~= nil then
     return t
   end
-  local v = call('HMGET', S.prefix .. 'tenant:' .. id, 'class', 'weight', 'charge', 'name', 'etag', 'created', 'updated')
-  t = v[1] and {
-    id = id, class = v[1], weight = tonumber(v[2]), charge = tonumber(v[3]), name = v[4], etag = tonumber(v[5]),
-    created = tonumber(v[6]), updated = tonumber(v[7]),
-  } or false
+  local v = call('HMGET', S.prefix .. 'tenant:' .. id, 'class', 'charge')
+  t = v[1] and {id = id, class = v[1], charge = tonumber(v[2])} or false
   S.tenants[id] = t
+  return t
+end
+
+-- With what only people ask for.
+function store.whole_tenant(id)
+  local t = store.tenant(id)
+  if t and not t.etag then
+    local v = call('HMGET', S.prefix .. 'tenant:' .. id, 'weight', 'name', 'etag', 'created', 'updated')
+    t.weight, t.name, t.etag, t.created, t.updated = tonumber(v[1]), v[2], tonumber(v[3]), tonumber(v[4]), tonumber(v[5])
+  end
   return t
 end
 
@@ -123,16 +130,32 @@ function store.queue(member)
   if q ~= nil then
     return q
   end
-  local v = call('HMGET', S.prefix .. 'queue:' .. member, 'class', 'type', 'terms', 'etag', 'created', 'updated', 'state',
-    'since', 'due', 'token', 'dirty', 'running', 'suspect', 'paused')
-  q = v[1] and {
-    member = member, tenant = sub(member, 1, find(member, '/', 1, true) - 1), class = v[1], type = tonumber(v[2]),
-    terms = v[3], etag = tonumber(v[4]), created = tonumber(v[5]), updated = tonumber(v[6]),
-    state = tonumber(v[7]) or STATE.IDLE, since = tonumber(v[8]) or 0, due = tonumber(v[9]) or 0,
-    token = tonumber(v[10]) or 0, dirty = v[11] == '1', running = v[12] or '', suspect = tonumber(v[13]) or 0,
-    paused = v[14] == '1',
-  } or false
+  local v = call('HMGET', S.prefix .. 'queue:' .. member, 'class', 'terms', 'state')
+  q = v[1] and store.queue_record(member) or false
+  if q then
+    q.class, q.terms = v[1], v[2]
+  end
+  if q and v[3] then
+    q.state, q.since, q.due, q.token, q.dirty, q.running, q.suspect, q.paused = cmsgpack.unpack(v[3])
+  end
   S.queues[member] = q
+  return q
+end
+
+function store.queue_record(member)
+  return {
+    member = member, tenant = sub(member, 1, find(member, '/', 1, true) - 1), state = STATE.IDLE, since = 0, due = 0,
+    token = 0, dirty = false, running = '', suspect = 0, paused = false,
+  }
+end
+
+-- With what only people ask for.
+function store.whole_queue(member)
+  local q = store.queue(member)
+  if q and not q.etag then
+    local v = call('HMGET', S.prefix .. 'queue:' .. member, 'type', 'etag', 'created', 'updated')
+    q.type, q.etag, q.created, q.updated = tonumber(v[1]), tonumber(v[2]), tonumber(v[3]), tonumber(v[4])
+  end
   return q
 end
 
@@ -151,14 +174,10 @@ end
 -- An IDLE queue keeps nothing beyond its policy, but for a pause or a suspicion.
 local function write_queue(q)
   local key = S.prefix .. 'queue:' .. q.member
-  if q.state ~= STATE.IDLE or q.suspect ~= 0 then
-    call('HSET', key, 'state', d(q.state), 'since', d(q.since), 'due', d(q.due), 'token', d(q.token), 'dirty',
-      q.dirty and '1' or '0', 'running', q.running, 'suspect', d(q.suspect), 'paused', q.paused and '1' or '0')
-    return
-  end
-  call('HDEL', key, 'state', 'since', 'due', 'token', 'dirty', 'running', 'suspect', 'paused')
-  if q.paused then
-    call('HSET', key, 'paused', '1')
+  if q.state == STATE.IDLE and q.suspect == 0 and not q.paused then
+    call('HDEL', key, 'state')
+  else
+    call('HSET', key, 'state', cmsgpack.pack(q.state, q.since, q.due, q.token, q.dirty, q.running, q.suspect, q.paused))
   end
 end
 
@@ -276,6 +295,10 @@ end
 
 -- Start tags changed by charges, of tenants that compete.
 function store.settle_ready(c)
+  if not c.any_late then
+    return
+  end
+  c.any_late = false
   for tenant, tag in pairs(c.late_ready) do
     call('ZADD', c.ready_key, 'XX', d(tag), tenant)
     c.late_ready[tenant] = nil
@@ -289,16 +312,11 @@ function store.lease(id)
   if l ~= nil then
     return l
   end
-  local v = call('HMGET', S.prefix .. 'lease:' .. id, 'class', 'session', 'slot', 'granted', 'renewed', 'expires', 'waited',
-    'terms', 'tag', 'charge', 'carried', 'revoked', 'totals')
-  l = v[1] and {
-    id = id, class = v[1], session = v[2], slot = tonumber(v[3]), granted = tonumber(v[4]), renewed = tonumber(v[5]),
-    expires = tonumber(v[6]), waited = tonumber(v[7]), terms = v[8], tag = tonumber(v[9]), charge = tonumber(v[10]),
-    carried = tonumber(v[11]), revoked = v[12] == '1', totals = v[13], stored = true,
-  } or false
+  local v = call('HMGET', S.prefix .. 'lease:' .. id, 'grant', 'life')
+  l = v[1] and {id = id, stored = true} or false
   if l then
-    l.member, l.token = match(id, '^(.*)/(%d+)$')
-    l.token = tonumber(l.token)
+    l.member, l.token, l.class, l.session, l.slot, l.granted, l.waited, l.terms, l.tag, l.charge = cmsgpack.unpack(v[1])
+    l.renewed, l.expires, l.carried, l.revoked, l.totals = cmsgpack.unpack(v[2])
   end
   S.leases[id] = l
   return l
@@ -345,14 +363,13 @@ end
 
 local function write_lease(l)
   local key = S.prefix .. 'lease:' .. l.id
+  local life = cmsgpack.pack(l.renewed, l.expires, l.carried, l.revoked, l.totals)
   if l.stored then
-    call('HSET', key, 'renewed', d(l.renewed), 'expires', d(l.expires), 'carried', d(l.carried), 'revoked',
-      l.revoked and '1' or '0', 'totals', l.totals)
+    call('HSET', key, 'life', life)
     return
   end
-  call('HSET', key, 'class', l.class, 'session', l.session, 'slot', d(l.slot), 'granted', d(l.granted), 'renewed',
-    d(l.renewed), 'expires', d(l.expires), 'waited', d(l.waited), 'terms', l.terms, 'tag', d(l.tag), 'charge', d(l.charge),
-    'carried', d(l.carried), 'revoked', l.revoked and '1' or '0', 'totals', l.totals)
+  call('HSET', key, 'life', life, 'grant', cmsgpack.pack(l.member, l.token, l.class, l.session, l.slot, l.granted, l.waited,
+    l.terms, l.tag, l.charge))
   l.stored = true
 end
 

@@ -154,7 +154,7 @@ function running.charge(l, held_ms)
   local before = store.tag(c, tenant) or l.tag + reserved
   local tag = max(0, before - reserved + max(1, held_ms) * l.charge)
   store.set_tag(c, tenant, tag)
-  c.late_ready[tenant] = max(tag, c.virtual)
+  c.late_ready[tenant], c.any_late = max(tag, c.virtual), true
   c.head = nil
 end
 

@@ -5,18 +5,12 @@ local requests = {}
 
 local TTL_SLACK_MS = 60000
 
-local function read_kept(key)
-  local packed = call('GET', key)
-  local kept = packed and cmsgpack.unpack(packed)
-  return kept and kept.till > S.now_ms and kept or nil
-end
-
-local function write_kept(key, kept, keep_ttl)
-  if keep_ttl then
-    call('SET', key, cmsgpack.pack(kept), 'KEEPTTL')
+-- A new answer ends after the time that answers are kept; a changed one ends when it would have.
+local function write_kept(key, packed, changed)
+  if changed then
+    call('SET', key, packed, 'KEEPTTL')
   else
-    kept.till = S.now_ms + S.config.request_ttl_ms
-    call('SET', key, cmsgpack.pack(kept), 'PX', d(S.config.request_ttl_ms + TTL_SLACK_MS))
+    call('SET', key, packed, 'PX', d(S.config.request_ttl_ms + TTL_SLACK_MS))
   end
 end
 
@@ -24,6 +18,18 @@ end
 
 local function slot_key(session, slot)
   return S.prefix .. 'slot:' .. session .. '/' .. d(slot)
+end
+
+-- `n` of the slot's last request and the value that is kept with it (n, till, digest, answer); nil: none.
+local function read_slot(key)
+  local packed = call('GET', key)
+  if packed then
+    local _, n, till = cmsgpack.unpack_limit(packed, 2)
+    if till > S.now_ms then
+      return n, packed
+    end
+  end
+  return nil
 end
 
 -- `answer` up to `at`, then the fields of a reply that carries the lease again.
@@ -62,21 +68,18 @@ end
 
 function requests.once_in_slot(request, named_lease, run)
   local key = slot_key(request.session, request.slot)
-  local kept = read_kept(key)
-  if kept then
-    if request.n < kept.n then
-      return refused('REQUEST_SUPERSEDED', request.session .. '/' .. d(request.slot) .. '/' .. d(request.n))
+  local n, packed = read_slot(key)
+  if n and request.n <= n then
+    local _, _, digest, answer = cmsgpack.unpack(packed)
+    if request.n == n and request.digest == digest then
+      return replay(answer, named_lease)
     end
-    if request.n == kept.n and request.digest ~= kept.digest then
-      return refused('REQUEST_ID_REUSED', request.session .. '/' .. d(request.slot) .. '/' .. d(request.n))
-    end
-    if request.n == kept.n then
-      return replay(kept.answer, named_lease)
-    end
+    local reason = request.n < n and 'REQUEST_SUPERSEDED' or 'REQUEST_ID_REUSED'
+    return refused(reason, request.session .. '/' .. d(request.slot) .. '/' .. d(request.n))
   end
   local answer = run()
   if answer[1] ~= 'REFUSED' then
-    write_kept(key, {n = request.n, digest = request.digest, answer = answer})
+    write_kept(key, cmsgpack.pack(request.n, S.now_ms + S.config.request_ttl_ms, request.digest, answer))
   end
   return answer
 end
@@ -84,14 +87,14 @@ end
 -- Without effect unless the slot's last request is still `n` and no later reply carried the lease.
 function requests.give_back(session, slot, n, id, carried)
   local key = slot_key(session, slot)
-  local kept, l = read_kept(key), store.live(id)
-  if not kept or kept.n ~= n or not l or l.carried ~= carried then
+  local last, packed = read_slot(key)
+  local l = store.live(id)
+  if last ~= n or not l or l.carried ~= carried then
     return {'GIVEN_BACK', 0}
   end
-  if kept.answer[1] == 'SETTLED' then
-    local a = kept.answer
-    kept.answer = {a[1], a[2], a[3], a[4], a[5], 0}
-    write_kept(key, kept, true)
+  local _, till, digest, a = cmsgpack.unpack(packed)
+  if a[1] == 'SETTLED' then
+    write_kept(key, cmsgpack.pack(n, till, digest, {a[1], a[2], a[3], a[4], a[5], 0}), true)
   else
     call('DEL', key)
   end
@@ -105,11 +108,24 @@ local function request_key(request)
   return S.prefix .. 'req:' .. request.id
 end
 
+local function read_request(key)
+  local packed = call('GET', key)
+  local kept = packed and cmsgpack.unpack(packed)
+  return kept and kept.till > S.now_ms and kept or nil
+end
+
+local function write_request(key, kept, changed)
+  if not changed then
+    kept.till = S.now_ms + S.config.request_ttl_ms
+  end
+  write_kept(key, cmsgpack.pack(kept), changed)
+end
+
 function requests.once(request, run)
   if not request then
     return run()
   end
-  local kept = read_kept(request_key(request))
+  local kept = read_request(request_key(request))
   if kept then
     if kept.digest ~= request.digest or not kept.answer then
       return refused('REQUEST_ID_REUSED', request.id)
@@ -118,14 +134,14 @@ function requests.once(request, run)
   end
   local answer = run()
   if answer[1] ~= 'REFUSED' then
-    write_kept(request_key(request), {digest = request.digest, answer = answer})
+    write_request(request_key(request), {digest = request.digest, answer = answer})
   end
   return answer
 end
 
 function requests.claim_publish(request, message_id, correlation_id)
   local key, now = request_key(request), S.now_ms
-  local kept = read_kept(key)
+  local kept = read_request(key)
   if not kept then
     kept = {digest = request.digest, message = message_id, correlation = correlation_id, claimed = 0, done = 0}
   elseif kept.digest ~= request.digest or kept.answer then
@@ -135,26 +151,26 @@ function requests.claim_publish(request, message_id, correlation_id)
   end
   if kept.done == 0 then
     kept.claimed = now + S.config.claim_ms
-    write_kept(key, kept)
+    write_request(key, kept)
   end
   return {'PUBLISH_CLAIM', kept.message, kept.correlation, kept.done}
 end
 
 function requests.finish_publish(request)
   local key = request_key(request)
-  local kept = read_kept(key)
+  local kept = read_request(key)
   if kept and kept.digest == request.digest then
     kept.done, kept.claimed = 1, 0
-    write_kept(key, kept, true)
+    write_request(key, kept, true)
   end
 end
 
 function requests.release_publish(request)
   local key = request_key(request)
-  local kept = read_kept(key)
+  local kept = read_request(key)
   if kept and kept.digest == request.digest and kept.done == 0 then
     kept.claimed = 0
-    write_kept(key, kept, true)
+    write_request(key, kept, true)
   end
   return {'DONE'}
 end

@@ -2,11 +2,13 @@
 
 local reading = {}
 
-function reading.tenant(t)
+function reading.tenant(id)
+  local t = store.whole_tenant(id)
   return {'TENANT_VIEW', t.id, t.class, t.weight, t.charge, t.name, d(t.etag), t.created, t.updated}
 end
 
-function reading.queue(q)
+function reading.queue(member)
+  local q = store.whole_queue(member)
   return {
     'QUEUE_VIEW', q.member, q.class, q.type, q.terms, store.class_of(q), q.state, q.paused and 1 or 0, q.since, q.due,
     q.token, d(q.etag), q.created, q.updated,
@@ -65,16 +67,12 @@ end
 
 function reading.list_tenants(after, limit)
   local members, next_after = cut('tenants', '', after, limit)
-  return page(members, next_after, function(id)
-    return reading.tenant(store.tenant(id))
-  end)
+  return page(members, next_after, reading.tenant)
 end
 
 function reading.list_queues(tenant, after, limit)
   local members, next_after = cut('queues', tenant ~= '' and tenant .. '/' or '', after, limit)
-  return page(members, next_after, function(member)
-    return reading.queue(store.queue(member))
-  end)
+  return page(members, next_after, reading.queue)
 end
 
 function reading.list_classes(after, limit)

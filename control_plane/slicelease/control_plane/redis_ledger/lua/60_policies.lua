@@ -31,12 +31,9 @@ local function resolved_type(policy, tenant)
 end
 
 local function add_queue(member, policy)
-  local tenant = sub(member, 1, find(member, '/', 1, true) - 1)
-  local q = {
-    member = member, tenant = tenant, created = S.now_ms, state = STATE.IDLE, since = 0, due = 0, token = 0, dirty = false,
-    running = '', suspect = 0, paused = false,
-  }
-  store.put_queue(q, {class = policy.class, type = resolved_type(policy, tenant), terms = policy.terms})
+  local q = store.queue_record(member)
+  q.created = S.now_ms
+  store.put_queue(q, {class = policy.class, type = resolved_type(policy, q.tenant), terms = policy.terms})
   call('ZADD', S.prefix .. 'queues', '0', member)
   put_user(policy.class, 'q:' .. member)
   running.touch(q)
@@ -106,7 +103,7 @@ function policies.pause(member)
   running.leave(q)
   q.paused = true
   store.changed(q)
-  return reading.queue(q)
+  return reading.queue(member)
 end
 
 function policies.resume(member)
@@ -122,7 +119,7 @@ function policies.resume(member)
       running.make_ready(q, S.now_ms)
     end
   end
-  return reading.queue(q)
+  return reading.queue(member)
 end
 
 -- ---- tenants ----
@@ -138,7 +135,7 @@ function policies.create_tenant(id, policy, validate_only)
     return {'TENANT_VIEW', id, policy.class, policy.weight, policy.charge, policy.name, '', S.now_ms, S.now_ms}
   end
   add_tenant(id, policy)
-  return reading.tenant(store.tenant(id))
+  return reading.tenant(id)
 end
 
 -- The tenant's competing queues without a class of their own move with it and keep their times.
@@ -153,7 +150,7 @@ local function move_queues(id, before)
 end
 
 function policies.update_tenant(id, policy, etag, validate_only)
-  local t = store.tenant(id)
+  local t = store.whole_tenant(id)
   if not t then
     return refused('TENANT_NOT_FOUND', id)
   end
@@ -172,7 +169,7 @@ function policies.update_tenant(id, policy, etag, validate_only)
     put_user(policy.class, 't:' .. id)
     move_queues(id, store.class(t.class))
   end
-  return reading.tenant(store.tenant(id))
+  return reading.tenant(id)
 end
 
 local function has_other_queues(id)
@@ -185,7 +182,7 @@ local function has_other_queues(id)
 end
 
 function policies.delete_tenant(id, etag, validate_only)
-  local t = store.tenant(id)
+  local t = store.whole_tenant(id)
   if not t then
     return refused('TENANT_NOT_FOUND', id)
   end
@@ -231,7 +228,7 @@ function policies.create_queue(member, policy, validate_only)
     }
   end
   add_queue(member, policy)
-  return reading.queue(store.queue(member))
+  return reading.queue(member)
 end
 
 function policies.update_queue(member, policy, etag, validate_only)
@@ -239,7 +236,7 @@ function policies.update_queue(member, policy, etag, validate_only)
   if missing then
     return missing
   end
-  local q = store.queue(member)
+  local q = store.whole_queue(member)
   if differs(q.etag, etag) then
     return refused('ETAG_MISMATCH', member)
   end
@@ -248,7 +245,7 @@ function policies.update_queue(member, policy, etag, validate_only)
     return missing
   end
   if validate_only then
-    local view = reading.queue(q)
+    local view = reading.queue(member)
     view[3], view[5] = policy.class, policy.terms
     return view
   end
@@ -259,7 +256,7 @@ function policies.update_queue(member, policy, etag, validate_only)
     running.leave(q)
     running.enter(q)
   end
-  return reading.queue(q)
+  return reading.queue(member)
 end
 
 function policies.delete_queue(member, etag, validate_only)
@@ -267,7 +264,7 @@ function policies.delete_queue(member, etag, validate_only)
   if missing then
     return missing
   end
-  local q = store.queue(member)
+  local q = store.whole_queue(member)
   if differs(q.etag, etag) then
     return refused('ETAG_MISMATCH', member)
   end

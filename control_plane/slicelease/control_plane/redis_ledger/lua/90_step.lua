@@ -147,12 +147,12 @@ end
 function commands.get_tenant()
   local id = arg.text()
   local t = store.tenant(id)
-  return t and reading.tenant(t) or refused('TENANT_NOT_FOUND', id)
+  return t and reading.tenant(id) or refused('TENANT_NOT_FOUND', id)
 end
 
 function commands.get_queue()
   local member = arg.text()
-  return reading.missing_queue(member) or reading.queue(store.queue(member))
+  return reading.missing_queue(member) or reading.queue(member)
 end
 
 function commands.get_class()
@@ -274,6 +274,7 @@ local function step(keys, args, read_clock)
   if not call then
     bind()
   end
+  written = {}
   A, arg.at, arg.stop = args, 0, #args
   S = {
     prefix = keys[1], late = {}, terms = {}, tenants = {}, queues = {}, classes = {}, leases = {}, changed_queues = {},
