@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 import grpc
@@ -14,14 +15,20 @@ from tests.servers import ServerProcess, free_port, spawn
 from tests.tools import slicelease_path
 
 
-def serving(address: str) -> bool:
-    """Whether the overall health there is SERVING."""
-    with grpc.insecure_channel(address) as channel:
+def serving(address: str, ca: Path | None = None) -> bool:
+    """Whether the overall health there is SERVING; over TLS with the given authority."""
+    with _channel(address, ca) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=1)
         except grpc.RpcError:
             return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _channel(address: str, ca: Path | None) -> grpc.Channel:
+    if ca is None:
+        return grpc.insecure_channel(address)
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(ca.read_bytes()))
 
 
 class SliceleaseProcess(ServerProcess):
@@ -53,11 +60,11 @@ class ControlPlane(SliceleaseProcess):
 
     kind = "control-plane"
 
-    def __init__(self, amqp_url: str, redis_url: str, cell: str, *args: str, **env: str) -> None:
-        self._port, self._metrics = free_port(), free_port()
+    def __init__(self, amqp_url: str, redis_url: str, cell: str, settings: Mapping[str, str], ca: Path | None = None) -> None:
+        self._port, self._metrics, self._ca = free_port(), free_port(), ca
         self.address = f"127.0.0.1:{self._port.number}"
         self.metrics_address = f"127.0.0.1:{self._metrics.number}"
-        settings = {
+        own = {
             "SLICELEASE_AMQP_URL": amqp_url,
             "SLICELEASE_REDIS_URL": redis_url,
             "SLICELEASE_CELL": cell,
@@ -65,11 +72,11 @@ class ControlPlane(SliceleaseProcess):
             "SLICELEASE_METRICS_LISTEN": self.metrics_address,
             "SLICELEASE_NEW_LEDGER": "open",
         }
-        super().__init__("control-plane", *args, env=settings | env)
+        super().__init__("control-plane", env=own | dict(settings))
 
     def is_ready(self) -> bool:
         """Whether the overall health is SERVING."""
-        return serving(self.address)
+        return serving(self.address, self._ca)
 
     def release(self) -> None:
         """Gives the ports back."""

@@ -75,7 +75,7 @@ def test_nothing_is_lost_and_order_is_kept_through_a_crash_and_a_restart(
     env = {"RECORD": str(record.path), "PYTHONPATH": os.getcwd()}
     create = {"SLICELEASE_UNKNOWN_TENANTS": "create"}
     with contextlib.ExitStack() as stack:
-        planes = [stack.enter_context(ControlPlane(amqp_url, redis_url, cell, **create)) for _ in range(2)]
+        planes = [stack.enter_context(ControlPlane(amqp_url, redis_url, cell, create)) for _ in range(2)]
         use_queue_type(planes[0].address, queue_type)
         addresses = ",".join(plane.address for plane in planes)
         workers = [stack.enter_context(Worker(amqp_url, addresses, APP, **env)) for _ in range(2)]

@@ -112,7 +112,7 @@ class LedgerConfig:
     first_lease_ms: int = 5_000
     """Validity of a grant until its first renewal."""
     admission_ms: int = 31_000
-    """How long admission closes when the store is new or restarted: the longest lease it may have forgotten, and its quarantine."""
+    """How long admission closes when the store is new or restarted: the longest lease it may have lost, and its quarantine."""
     quarantine_ms: int = 16_000
     """How long after the end of its lease a lost holder's connection may still hold messages: 3 heartbeats + 1 s."""
     claim_ms: int = 5_000
