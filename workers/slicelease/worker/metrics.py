@@ -20,6 +20,11 @@ from prometheus_client.registry import Collector
 from .leases import CallStatistics, DenialReason, EndReason, SliceEnd
 
 _PREFIX = "slicelease_worker_"
+_CALLS = {
+    "lease_calls": "Lease calls sent, repeats included.",
+    "lease_exchanges": "Exchanges that carried them.",
+    "late_grants": "Grants that arrived when nobody waited for them any more, and were given back.",
+}
 
 
 class WorkerMetrics:
@@ -27,9 +32,14 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self.described: list[tuple[str, str, tuple[str, ...], str]] = []
+
+        def describe(name: str, kind: str, text: str, *labels: str) -> str:
+            self.described.append((_PREFIX + name, kind, labels, text))
+            return _PREFIX + name
 
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(_PREFIX + name, text, labels, registry=registry)
+            return Counter(describe(name, "counter", text, *labels), text, labels, registry=registry)
 
         slices = counter("slices_total", "Slices that ended, by end reason.", "reason")
         self._slices = {reason: slices.labels(reason.name) for reason in EndReason}
@@ -48,11 +58,13 @@ class WorkerMetrics:
         self.broker_connections = counter(
             "broker_connections_total", "Connections to the broker that were opened, by purpose.", "purpose"
         )
-        self.busy_slots = Gauge(_PREFIX + "busy_slots", "Slots that hold a ticket.", registry=registry)
+        text = "Slots that hold a ticket."
+        self.busy_slots = Gauge(describe("busy_slots", "gauge", text), text, registry=registry)
         self.blocked_loop = counter("blocked_loop_total", "Times that a handler blocked the loop for half a heartbeat or longer.")
+        text = "Messages handled in a slice."
         self.slice_messages = Histogram(
-            _PREFIX + "slice_messages",
-            "Messages handled in a slice.",
+            describe("slice_messages", "histogram", text),
+            text,
             buckets=(0, 1, 2, 5, 10, 20, 50, 100, 1000, 10_000),
             registry=registry,
         )
@@ -88,10 +100,17 @@ class _CallCollector(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         counts = self._statistics()
-        yield CounterMetricFamily(_PREFIX + "lease_calls", "Lease calls sent, repeats included.", counts.calls)
-        yield CounterMetricFamily(_PREFIX + "lease_exchanges", "Exchanges that carried them.", counts.exchanges)
-        text = "Grants that arrived when nobody waited for them any more, and were given back."
-        yield CounterMetricFamily(_PREFIX + "late_grants", text, counts.late_grants)
+        for (name, text), count in zip(_CALLS.items(), (counts.calls, counts.exchanges, counts.late_grants), strict=True):
+            yield CounterMetricFamily(_PREFIX + name, text, count)
+
+
+def metrics_page() -> str:
+    """The table of all metrics, for the docs."""
+    calls = [(f"{_PREFIX}{name}_total", "counter", (), text) for name, text in _CALLS.items()]
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for name, kind, labels, text in [*WorkerMetrics().described, *calls]:
+        lines.append(f"| `{name}` | {kind} | {', '.join(labels) or '–'} | {text} |")
+    return "\n".join(lines)
 
 
 @contextmanager
