@@ -129,6 +129,28 @@ async def verdict_of(handle: Callable[[Work], Any], work: Work | None = None) ->
 
 
 @pytest.mark.trio
+async def test_handlers_of_one_name_may_be_of_both_kinds() -> None:
+    app, seen = SliceWorker(), list[str]()
+
+    def make(kind: str) -> Callable[[Work], Any]:
+        def handle(work: Work) -> None:
+            seen.append(work.type)
+
+        async def handle_async(work: Work) -> None:
+            seen.append(work.type)
+
+        handle_async.__qualname__ = handle.__qualname__
+        return handle if kind == "plain" else handle_async
+
+    for kind in ("plain", "async"):
+        app.handler(type=kind)(make(kind))
+    runner = HandlerRunner(app, 1)
+    for kind in ("plain", "async", "plain"):
+        assert await runner.run(work_of(kind)) is None
+    assert seen == ["plain", "async", "plain"]
+
+
+@pytest.mark.trio
 async def test_unreadable_properties_reject_a_message() -> None:
     broken = Work(Delivery(b"x", None), "acme", "default", 1, 7)
 

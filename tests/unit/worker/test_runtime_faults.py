@@ -310,6 +310,22 @@ async def test_a03_a_link_cut_between_handler_and_ack(autojump_clock: trio.testi
     assert seen == [(b"1", False), (b"1", True), (b"2", True)]
 
 
+async def test_an_idle_slot_sees_that_its_link_is_a_new_one(autojump_clock: trio.testing.MockClock) -> None:
+    """Else its next slice would end as BROKER_LOST, and a queue in order would rest for nothing."""
+    world, started, done = World(), list[bytes](), list[bytes]()
+    world.create("acme")
+    world.publish("acme", b"1")
+    async with world.worker(slow_app(0.1, started, done), slots=1) as worker:
+        await until(lambda: world.state("acme").state.name == "IDLE")
+        kept = worker.runtime.slots[0].channel
+        assert isinstance(kept, MemoryWorkChannel)
+        kept._channel.close()
+        world.publish("acme", b"2")
+        await until(lambda: done == [b"1", b"2"], 2)
+        await until(lambda: not world.live_leases())
+    assert [end.reason for end in world.leases.ends()] == [EndReason.EMPTY, EndReason.EMPTY]
+
+
 async def test_a10_only_the_slice_of_a_deleted_queue_ends(autojump_clock: trio.testing.MockClock) -> None:
     world, started, done = World(), list[bytes](), list[bytes]()
     for tenant in ("gone", "acme"):

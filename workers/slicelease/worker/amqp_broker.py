@@ -92,6 +92,11 @@ class AmqpWorkChannel:
     def __init__(self, channel: amqp.Channel) -> None:
         self._channel = channel
 
+    @property
+    def is_open(self) -> bool:
+        """Whether neither the channel nor its connection has ended."""
+        return self._channel.closed is None and self._channel.connection.closed is None
+
     async def fetch(self, amqp_queue: str, most: int) -> Sequence[AmqpDelivery]:
         """`most` basic.gets in one write."""
         with _translated():

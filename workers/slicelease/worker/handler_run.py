@@ -49,7 +49,7 @@ class HandlerRunner:
         self._app = app
         self._limiter = trio.CapacityLimiter(threads)
         self._only = None if app.needs_type else app.handler_for("")
-        self._is_async: dict[str, bool] = {}
+        self._is_async: dict[int, bool] = {}  # by identity: handlers live as long as the app, and names may repeat
         self._only_is_async = self._only is not None and is_async(self._only)
 
     async def run(self, work: Work) -> Rejection | Failure | None:
@@ -72,10 +72,10 @@ class HandlerRunner:
         return None
 
     async def _call(self, handler: Callable[[Work], Any], work: Work) -> None:
-        name = handler_name(handler)
-        if name not in self._is_async:
-            self._is_async[name] = is_async(handler)
-        if self._is_async[name]:
+        key = id(handler)
+        if key not in self._is_async:
+            self._is_async[key] = is_async(handler)
+        if self._is_async[key]:
             await handler(work)
         else:
             await self._call_in_thread(handler, work)

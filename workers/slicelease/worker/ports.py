@@ -91,6 +91,11 @@ class WorkChannel(Protocol):
     channel. A cancelled fetch may still have taken messages: then only `close` is left.
     """
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used, as far as is known: a slot that was idle sees so that its link is a new one."""
+        ...
+
     async def fetch(self, amqp_queue: str, most: int) -> Sequence[Delivery]:
         """Takes up to `most` messages, in the queue's order, by gets sent in one write.
 

@@ -219,6 +219,11 @@ class SliceMachine(Generic[M]):
         return SliceTotals(self._messages, self._failed, self._dead_lettered, self._bytes, handler_us)
 
     @property
+    def untouched(self) -> bool:
+        """Whether nothing was fetched yet."""
+        return not self._touched
+
+    @property
     def finished_ids(self) -> tuple[str, ...]:
         """Ids counted with an ASK whose messages are done, and not yet reported."""
         return tuple(self._finished_ids)

@@ -147,9 +147,11 @@ class SliceRun:
     async def _fetch(self) -> Feed:
         slot, machine = self._slot, self._machine
         try:
-            if slot.channel is None:
+            # A channel kept from an earlier slice may have died with its link: nothing was asked on it for this one.
+            if slot.channel is None or (machine.untouched and not slot.channel.is_open):
                 slot.channel = await self._crew.broker.open_work_channel()
         except BrokerLostError:
+            slot.channel = None
             return lambda _: machine.no_channel()
         try:
             messages = await slot.channel.fetch(self._grant.amqp_queue, machine.fetch_most)

@@ -47,6 +47,11 @@ class MemoryWorkChannel:
         self._core = core
         self._channel = channel
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed, by either side."""
+        return not self._channel.closed
+
     async def fetch(self, amqp_queue: str, most: int) -> Sequence[MemoryDelivery]:
         """Takes up to `most` messages; fewer mean that the queue was seen empty."""
         await trio.lowlevel.checkpoint()
