@@ -49,7 +49,7 @@ local function cut(name, stem, after, limit)
 end
 
 local function page(members, next_after, view)
-  local items, count = {}, 0
+  local items, count = {'PAGE', 0}, 0
   for _, member in ipairs(members) do
     local seen = view(member)
     if seen then
@@ -59,8 +59,7 @@ local function page(members, next_after, view)
       end
     end
   end
-  table.insert(items, 1, count)
-  table.insert(items, 1, 'PAGE')
+  items[2] = count
   items[#items + 1] = next_after
   return items
 end
