@@ -64,7 +64,7 @@ class RedisLedger:
         Raises LedgerUnavailableError (UnsuitableStoreError where waiting will not help), LedgerVersionError, ValueError.
         """
         ledger = cls(url, cell, config, timeout_s=timeout_s)
-        await ledger.execute([Ping()])
+        await ledger._first_step()
         return ledger
 
     @classmethod
@@ -72,12 +72,19 @@ class RedisLedger:
         """As `connect`, for who can wait: a store that is away, and may come, is only logged."""
         ledger = cls(url, cell, config, timeout_s=timeout_s)
         try:
-            await ledger.execute([Ping()])
+            await ledger._first_step()
         except store.UnsuitableStoreError:
             raise
         except LedgerUnavailableError as away:
             _log.warning("ledger_store_away", reason=str(away))
         return ledger
+
+    async def _first_step(self) -> None:
+        try:
+            await self.execute([Ping()])
+        except BaseException:
+            await self.close()
+            raise
 
     async def execute(self, commands: Sequence[Command]) -> list[Outcome]:
         """One atomic step; see ports.Ledger."""
