@@ -51,7 +51,7 @@ TABLE = (
     Key("classes", "zset", "", "ids of all priority classes, likewise"),
     Key("leased", "zset", "", "`tenant/queue` of the queues with a lease, likewise"),
     Key("tenant:<tenant>", "hash", "", "a tenant's policy, its compiled charge per millisecond, etag and times"),
-    Key("queue:<tenant>/<queue>", "hash", "", "a queue's policy, etag and times; its state, unless it is IDLE"),
+    Key("queue:<tenant>/<queue>", "hash", "", "a queue's policy, etag and times; its `state` (MessagePack), unless it is IDLE"),
     Key("class:<class>", "hash", "", "a class's policy, etag and times; its virtual time; since when its tickets are missed"),
     Key("users:<class>", "set", "", "tenants (`t:`) and queues (`q:`) whose policy names the class"),
     Key("ready:<class>", "zset", "", "tenants with competing queues, by start tag"),
@@ -63,7 +63,7 @@ TABLE = (
     Key("published:<class>", "set", "", "announcement ids published and not yet asked with"),
     Key("expiry", "zset", "", "all leases that have not ended, by expiry (ms)"),
     Key("waiting", "zset", "", "WAITING queues, by due time (ms)"),
-    Key("lease:<tenant>/<queue>/<token>", "hash", "", "a lease; deleted by the step that ends it"),
+    Key("lease:<tenant>/<queue>/<token>", "hash", "", "a lease: what was granted, its life (MessagePack); deleted when it ends"),
     Key("lapsed", "list", "", "leases that ended for lapse of time and were not reported yet; at most 10,000"),
     Key("attempts:<tenant>/<queue>", "hash", "7 days", "by message id: its count, and the token of the lease that last counted"),
     Key("slot:<session>/<slot>", "string", _REQUEST_TTL, "the last answer of a worker's slot (MessagePack)"),
@@ -77,6 +77,33 @@ def key_of(name: str) -> Key | None:
 
 
 def keys_page() -> str:
-    """The table as Markdown, for docs/keys.md."""
+    """docs/keys.md, made by `make docs`."""
     rows = [f"| `{key.pattern}` | {key.type} | {key.ttl or '–'} | {key.what} |" for key in TABLE]
-    return "\n".join(["| key | type | TTL | what for |", "|---|---|---|---|", *rows]) + "\n"
+    return _PAGE.format(prefix=prefix("<cell>"), rows="\n".join(rows))
+
+
+_PAGE = """# Keys of the ledger in Redis
+
+Every key begins with `{prefix}`, where the cell is `SLICELEASE_CELL`. The braces are the hash tag of Redis Cluster: a
+cell lives on one node. Made from the table in `control_plane/slicelease/control_plane/redis_ledger/keys.py` by `make docs`; the
+differential tests compare every key that there is with it.
+
+A key without TTL ends with what it tells of: nothing of it is left when the last tenant, queue, lease or announcement of
+its kind is gone. TTLs only collect: what ends an answer is a field, compared with the ledger's clock. Redis must not evict
+(`maxmemory-policy noeviction`): the control plane refuses to start otherwise.
+
+| key | type | TTL | what for |
+|---|---|---|---|
+{rows}
+
+Times are milliseconds of the ledger's clock (`last` and `offset` of `meta`: microseconds), which is the store's own and never
+goes back. The functions that read and write these keys are named `slicelease_<schema>_<digest of the text>_step`, so that
+versions of the software live side by side. What a queue or a lease is doing is told by `GetQueue` and `ListLeases`; to look at
+a cell itself, with redis-cli:
+
+```sh
+redis-cli --scan --pattern '*slicelease:default*' | head
+redis-cli HGETALL '{{slicelease:default}}:meta'
+redis-cli ZRANGE '{{slicelease:default}}:ready:standard' 0 9 WITHSCORES
+```
+"""
