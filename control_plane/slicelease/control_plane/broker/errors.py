@@ -44,7 +44,8 @@ class BrokerCall:
     """Context of one call: translates what the driver raises. `what` completes "RabbitMQ refused to ...".
 
     The driver raises CancelledError into its callers when a connection ends by its own hand (a missed heartbeat): nobody
-    cancelled us then, so it is a lost connection, and must not end the task that asked.
+    cancelled us then, so it is a lost connection, and must not end the task that asked. And it can swallow a cancellation of
+    ours, which comes at the moment of a failure (`asyncio.wait_for` of Python 3.11 does): that is raised in its place.
     """
 
     __slots__ = ("_cancels", "_task", "_what")
@@ -58,12 +59,13 @@ class BrokerCall:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        cancelled = self._task is not None and self._task.cancelling() > self._cancels
         if isinstance(error, asyncio.CancelledError):
-            if self._task is None or self._task.cancelling() > self._cancels:
+            if cancelled:
                 return
             raise BrokerUnavailableError(LOST) from None
         if isinstance(error, DRIVER_ERRORS):
-            raise self.translated(error) from None
+            raise (asyncio.CancelledError() if cancelled else self.translated(error)) from None
 
     def translated(self, error: BaseException) -> Exception:
         """The port's error for one of the driver's."""

@@ -61,6 +61,8 @@ class Link:
                 connection = await aio_pika.connect(self.url, timeout=_CONNECT_TIMEOUT_S)
                 await self._serve(connection)
             except DRIVER_ERRORS as error:
+                if _cancelled():  # and the driver has swallowed it
+                    raise asyncio.CancelledError from None
                 self._fell(why_not_connected(error))
             except asyncio.CancelledError:
                 if _cancelled():
