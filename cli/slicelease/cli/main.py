@@ -6,10 +6,14 @@ part runs with its own extra alone.
 
 from __future__ import annotations
 
-import importlib
-from importlib.metadata import version
+from slicelease.cli import early_signals
 
-import click
+early_signals.install()  # before what takes time
+
+import importlib  # noqa: E402
+from importlib.metadata import version  # noqa: E402
+
+import click  # noqa: E402
 
 _SUBCOMMANDS = {
     "control-plane": ("slicelease.cli.commands.control_plane", "Run the control plane: gRPC, ledger, announcements."),
