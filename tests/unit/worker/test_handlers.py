@@ -183,6 +183,24 @@ async def test_reasons_are_cut_to_what_a_header_of_ours_holds() -> None:
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("base", [ValueError, Reject])
+async def test_an_exception_that_cannot_be_told_is_a_verdict_like_any_other(base: type[Exception]) -> None:
+    class Mute(base):  # type: ignore[valid-type,misc]  # one class for each base
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    async def raises(work: Work) -> None:
+        raise Mute
+
+    verdict = await verdict_of(raises)
+    if base is Reject:
+        assert verdict == Rejection("its text cannot be had")
+    else:
+        assert isinstance(verdict, Failure)
+        assert verdict.error == "Mute: its text cannot be had"
+
+
+@pytest.mark.trio
 async def test_cancelled_leaves_alone_and_out_of_groups() -> None:
     async def cancels_in_group(work: Work) -> None:
         async with trio.open_nursery() as nursery:

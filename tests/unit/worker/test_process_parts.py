@@ -23,7 +23,7 @@ from slicelease.worker.app import SettingsError, new_session, run, work
 from slicelease.worker.blocked_loop import watch_loop
 from slicelease.worker.config import WorkerSettings
 from slicelease.worker.leases import CallStatistics, EndReason, Grant, SliceEnd, SliceTotals
-from slicelease.worker.logs import configure_logs
+from slicelease.worker.logs import MOST_TRACE_CHARACTERS, configure_logs, shorten_trace
 from slicelease.worker.metrics import WorkerMetrics, serve_metrics
 from slicelease.worker.slice_run import Slot
 from tests.servers import wait_for_trio
@@ -134,6 +134,16 @@ def test_the_log_is_json_without_secrets() -> None:
     assert (first["event"], first["level"], first["number"]) == ("said", "info", 3)
     assert (first["url"], first["error"]) == ("amqp://***@host/v", "***")
     assert second["event"] == "dialled amqp://***@host"
+
+
+def test_a_long_exception_is_cut_in_the_middle() -> None:
+    event = shorten_trace(None, "error", {"exception": "Traceback: " + "x" * 5_000_000 + " the end", "event": "e" * 20_000})
+    trace = event["exception"]
+    assert len(trace) < MOST_TRACE_CHARACTERS + 100
+    assert trace.startswith("Traceback: x")
+    assert trace.endswith("x the end")
+    assert "characters left out" in trace
+    assert event["event"] == "e" * 20_000
 
 
 @pytest.mark.trio

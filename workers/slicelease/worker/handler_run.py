@@ -92,7 +92,7 @@ def _judge(error: BaseException, handler: Callable[[Work], Any] | None, work: Wo
     if isinstance(error, BaseExceptionGroup):
         _raise_outsiders(error, leaves, name, work)
     if all(isinstance(leaf, Reject) for leaf in leaves):
-        return Rejection(_cut("; ".join(dict.fromkeys(str(leaf) for leaf in leaves))) or "rejected")
+        return Rejection(_cut("; ".join(dict.fromkeys(_said(leaf) for leaf in leaves))) or "rejected")
     if all(isinstance(leaf, Reject | MalformedMessageError) for leaf in leaves):
         return Rejection(MALFORMED, _text(error))
     return Failure(_text(leaves[0]), name, error)
@@ -117,7 +117,16 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _text(error: BaseException) -> str:
-    return _cut(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    name, said = type(error).__name__, _said(error)
+    return _cut(f"{name}: {said}" if said else name)
+
+
+def _said(error: BaseException) -> str:
+    """What it says of itself: the application's own code, which may fail too and must not take the process with it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  whatever it is, the first exception is the one to judge
+        return "its text cannot be had"
 
 
 def _cut(text: str) -> str:

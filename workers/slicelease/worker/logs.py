@@ -17,6 +17,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 _CREDENTIALS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^\s\"'<>]*@")
 _LEAST_SECRET = 3
 """Shorter passwords would mask half of every line."""
+MOST_TRACE_CHARACTERS = 16_384
+"""Of an exception in a line; a message in its text would be logged at every attempt. The end, which says what it was, stays."""
 
 
 class Masker:
@@ -39,6 +41,15 @@ class Masker:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def shorten_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A structlog processor: cuts the middle out of a formatted exception that is too long."""
+    trace = event.get("exception")
+    if isinstance(trace, str) and len(trace) > MOST_TRACE_CHARACTERS:
+        half = MOST_TRACE_CHARACTERS // 2
+        event["exception"] = f"{trace[:half]}\n... {len(trace) - 2 * half} characters left out ...\n{trace[-half:]}"
+    return event
 
 
 def configure_logs(form: str, level: str, *, password: str = "", stream: TextIO | None = None) -> None:
@@ -64,6 +75,7 @@ def configure_logs(form: str, level: str, *, password: str = "", stream: TextIO 
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
                 Masker(password),
+                shorten_trace,
                 renderer,
             ],
         )
