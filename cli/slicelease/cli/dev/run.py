@@ -29,8 +29,10 @@ def run(plan: DevPlan) -> int:
     """Carries the plan out; the exit code. Raises click.ClickException when that is not possible."""
     settings = plan.control_plane
     urls = [url for url in (plan.amqp_url, plan.redis_url) if url is not None]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the session listens: end as by Ctrl-C, and clean up
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)  # until the session listens: end as by Ctrl-C, and clean up
     configure_logs(settings.log_format, settings.log_level, urls, stream=_CurrentStderr())  # type: ignore[arg-type]
+    code = 0
     try:
         _check_free("--listen", settings.listen)
         plan = _with_metrics(plan)
@@ -38,11 +40,12 @@ def run(plan: DevPlan) -> int:
             valkey = None if plan.redis_url is not None else stack.enter_context(EmbeddedValkey(plan.data_dir))
             session_plan = plan if valkey is None else _on_store(plan, valkey.url)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(Session(session_plan, valkey).run())
+                code = runner.run(Session(session_plan, valkey).run())
     except (DevError, EmbeddedValkeyError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        raise click.Abort from None
+        pass  # while it started, so that nothing was published; or at the very end
+    return code
 
 
 class _CurrentStderr:
