@@ -119,6 +119,11 @@ def test_depth_is_no_danger(opens: str, closes: str) -> None:
     assert fault_of(b'{"a":' * 5_000) is AttentionFault.TOO_LARGE
 
 
+def test_a_few_levels_are_nobodys_fault() -> None:
+    nested = '{"tenant": "acme", "x": ' + "[" * 20 + "]" * 20 + "}"
+    assert parse_attention(nested.encode()).key.tenant == "acme"
+
+
 def test_the_length_is_looked_at_first() -> None:
     good = b'{"tenant": "acme"}'
     assert parse_attention(good + b" " * (MAX_BODY_BYTES - len(good))).key.tenant == "acme"

@@ -15,6 +15,8 @@ from slicelease.control_plane.domain.names import DEFAULT_QUEUE, QueueKey, is_id
 
 MAX_BODY_BYTES = 8 * 1024
 MAX_CORRELATION_ID = 255
+MAX_DEPTH = 32
+"""Of nested values. Parsers of different Pythons give up at different depths; what is taken must not depend on that."""
 
 
 class AttentionFault(StrEnum):
@@ -76,6 +78,21 @@ def _json_object(body: bytes) -> dict[str, object]:
         parsed = json.loads(body.decode())
     except (ValueError, RecursionError):  # undecodable, no JSON, a number of 5,000 digits; nested too deep
         raise AttentionError(AttentionFault.MALFORMED) from None
-    if not isinstance(parsed, dict):
+    if not isinstance(parsed, dict) or _too_deep(parsed):
         raise AttentionError(AttentionFault.MALFORMED)
     return parsed
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
