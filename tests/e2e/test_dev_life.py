@@ -55,6 +55,19 @@ def test_the_printed_lines_work_as_they_are_printed(tmp_path: Path) -> None:
         assert run.wait_end() == 0, run.stderr
 
 
+def test_own_handlers_run_in_it_and_a_message_that_none_takes_is_named(tmp_path: Path) -> None:
+    """`slicelease dev --app examples.invoices:app`, as the pages show it."""
+    with dev(tmp_path, "--app", "examples.invoices:app") as run:
+        publish = printed_lines(run.wait_greeting())[0].replace("grpcurl", grpcurl_path(), 1)
+        for line in (publish, publish.replace("greeting", "invoice.created").replace("aGVsbG8=", "eyJ0b3RhbCI6IDk5fQ==")):
+            subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=True, timeout=30)
+        wait_for(lambda: "acme: invoice over 99.0 sent" in run.stdout, 20, "the handler runs")
+        (dead,) = [line for line in run.stderr.splitlines() if "dead-lettered" in line]
+        assert "no_handler" in dead
+        run.signal(signal.SIGINT)
+        assert run.wait_end() == 0, run.stderr
+
+
 def test_buf_curl_reaches_it_through_reflection(tmp_path: Path) -> None:
     with dev(tmp_path, "--no-demo") as run:
         call = [
@@ -162,6 +175,8 @@ def test_a_port_in_use_is_named_with_what_to_do(tmp_path: Path) -> None:
     ("args", "said"),
     [
         ("--no-demo --json", "--no-demo has no load"),
+        ("--app examples.invoices:app --messages 3", "--app has no load"),
+        ("--app examples.invoices:nothing", "has no attribute 'nothing'"),
         ("--data-dir /tmp/x --redis-url redis://127.0.0.1:1/0", "does not go with a Redis of yours"),
         ("--slots 0", "--slots: '0' is not valid"),
         ("--tenants 0", "--tenants"),

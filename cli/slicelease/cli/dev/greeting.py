@@ -1,8 +1,11 @@
-"""What `slicelease dev` says when it is ready, and at its end. Texts only."""
+"""What `slicelease dev` says when it is ready, and at its end. Texts only; and a look where grpcurl is."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -26,11 +29,21 @@ def greeting(address: str, ledger: str, broker: str, metrics: str) -> str:
         f"broker   {broker}",
         f"metrics  {metrics}",
         "",
-        "Try, from another terminal:",
+        f"Try, from another terminal{_where_grpcurl_is()}:",
         *(f"  {line}" for line in grpcurl_lines(address)),
+        "",
+        "Ctrl-C ends it.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _where_grpcurl_is() -> str:
+    """The line that makes grpcurl known to a shell which does not have it, when it is installed beside this Python."""
+    tools = Path(sys.executable).parent
+    if shutil.which("grpcurl") is not None:
+        return ""
+    return f", after PATH={tools}:$PATH" if (tools / "grpcurl").exists() else ", with grpcurl installed"
 
 
 def summary(report: Mapping[str, Any]) -> str:

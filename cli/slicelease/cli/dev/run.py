@@ -19,14 +19,18 @@ from pydantic import SecretStr
 
 from slicelease.cli.embedded_valkey import EmbeddedValkey, EmbeddedValkeyError
 from slicelease.control_plane.logs import configure_logs
+from slicelease.worker import SliceWorker
 
 from .ending import DevError
 from .plan import DevPlan
 from .session import Session
 
 
-def run(plan: DevPlan) -> int:
-    """Carries the plan out; the exit code. Raises click.ClickException when that is not possible."""
+def run(plan: DevPlan, app: SliceWorker | None = None) -> int:
+    """Carries the plan out, without a demo by the handlers of `app`; the exit code.
+
+    Raises click.ClickException when that is not possible.
+    """
     settings = plan.control_plane
     urls = [url for url in (plan.amqp_url, plan.redis_url) if url is not None]
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -40,7 +44,7 @@ def run(plan: DevPlan) -> int:
             valkey = None if plan.redis_url is not None else stack.enter_context(EmbeddedValkey(plan.data_dir))
             session_plan = plan if valkey is None else _on_store(plan, valkey.url)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                code = runner.run(Session(session_plan, valkey).run())
+                code = runner.run(Session(session_plan, valkey, app).run())
     except (DevError, EmbeddedValkeyError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:

@@ -50,11 +50,12 @@ _KILLED_BY_SIGINT = 130
 
 
 class Session:
-    """One run; `valkey` is the embedded store, started already, or None."""
+    """One run; `valkey` is the embedded store, started already, or None; `app` the handlers without a demo, None: dev's own."""
 
-    def __init__(self, plan: DevPlan, valkey: EmbeddedValkey | None) -> None:
+    def __init__(self, plan: DevPlan, valkey: EmbeddedValkey | None, app: SliceWorker | None) -> None:
         self._plan = plan
         self._valkey = valkey
+        self._app = app
         self._counts = LedgerCounts()
         self._core = MemoryBroker() if plan.amqp_url is None else None
         self._ending = Ending()
@@ -86,7 +87,7 @@ class Session:
     async def _run_workers_only(self, address: str, client: DemoClient) -> None:
         if not await self._unless_ended(self._wait_ready(client)):
             return
-        async with self._workers(address, logging_app(self._plan.work_ms)):
+        async with self._workers(address, self._app or logging_app(self._plan.work_ms)):
             self._greet(address)
             with self._time_limit():
                 await self._ending.wait()
