@@ -23,6 +23,9 @@ _LEAST_SECRET = 3
 _NOISY = {"aio_pika": logging.WARNING, "aiormq": logging.WARNING, "asyncio": logging.WARNING}
 """Libraries whose own levels say less, or more of the wire, than ours."""
 
+_SAID_BY_US = ("aiormq.connection",)
+"""Loggers whose lines only repeat, at each attempt, what one of ours says once; shown at the level debug."""
+
 
 def secrets_in(urls: Iterable[str]) -> tuple[str, ...]:
     """The passwords of the URLs, as written, decoded and encoded, the longest first."""
@@ -102,6 +105,8 @@ def configure_logs(form: str, level: str, urls: Iterable[str] = (), stream: Text
     root.setLevel(level.upper())
     for name, least in _NOISY.items():
         logging.getLogger(name).setLevel(max(least, root.level))
+    for name in _SAID_BY_US:
+        logging.getLogger(name).setLevel(logging.WARNING if root.level <= logging.DEBUG else logging.CRITICAL)
 
 
 def _renderer(form: str) -> Processor:

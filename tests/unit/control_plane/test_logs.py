@@ -75,3 +75,10 @@ def test_secrets_are_found_raw_decoded_and_encoded() -> None:
     assert set(secrets_in(["amqp://u:p%40ss@h"])) == {"p%40ss", "p@ss"}
     assert set(secrets_in(["amqp://u:p:w@h"])) == {"p:w", "p%3Aw"}
     assert secrets_in(["amqp://h", "amqp://u:ab@h", "unix:///tmp/x"]) == ()
+
+
+@pytest.mark.parametrize(("level", "shown"), [("info", 0), ("debug", 1)])
+def test_what_the_amqp_driver_says_at_each_attempt_is_for_debugging_only(log: io.StringIO, level: str, shown: int) -> None:
+    configure_logs("json", level, URLS, log)
+    logging.getLogger("aiormq.connection").error("error when creating transport")
+    assert len(lines(log)) == shown

@@ -66,7 +66,6 @@ def configure_logs(form: str, level: str, *, password: str = "", stream: TextIO 
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    renderer = structlog.dev.ConsoleRenderer() if form == "console" else structlog.processors.JSONRenderer(ensure_ascii=False)
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -76,10 +75,16 @@ def configure_logs(form: str, level: str, *, password: str = "", stream: TextIO 
                 structlog.processors.format_exc_info,
                 Masker(password),
                 shorten_trace,
-                renderer,
+                _renderer(form),
             ],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def _renderer(form: str) -> Processor:
+    if form == "console":
+        return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    return structlog.processors.JSONRenderer(ensure_ascii=False)

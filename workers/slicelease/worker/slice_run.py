@@ -207,6 +207,8 @@ class SliceRun:
         except (DeadLetterError, BrokerLostError) as error:
             _log.error("no dead letter", tenant=grant.tenant, queue=grant.queue, why=str(error))
             return machine.not_buried
+        where = {"tenant": grant.tenant, "queue": grant.queue, "message_id": self._current().message_id}
+        _log.warning("dead-lettered", **where, reason=machine.dead_reason, attempts=machine.attempts_made)
         return machine.buried
 
     async def _barrier(self) -> Feed:
