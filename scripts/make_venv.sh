@@ -9,6 +9,6 @@ if [ ! -x "$folder/bin/python" ]; then
     python=$("$(dirname "$0")/find_python.sh" "$@")
     "$python" -m venv "$folder"
 fi
-echo "installing Slicelease and its tools into $folder"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+echo "installing Slicelease and its tools into $folder; the first time takes a minute or two" >&2
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 -e '.[dev]'
 touch "$folder/.installed"
