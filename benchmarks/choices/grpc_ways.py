@@ -28,11 +28,13 @@ MAX_THREADS = 128
 
 @asynccontextmanager
 async def batcher(address: str) -> AsyncIterator[Ask]:
-    """The workers' own: what is asked while two exchanges are in flight rides the next."""
-    with grpc.insecure_channel(address) as channel:
-        exchanges = Exchanges(pb_grpc.LeaseServiceStub(channel).ExchangeLeases.future, lambda _call, _answer: None)
-        yield lambda request: exchanges.ask(pb.LeaseCall(settle=request))
-        exchanges.close()
+    """The workers' own: what is asked while exchanges are in flight rides the next."""
+    async with trio.open_nursery() as nursery:
+        with grpc.insecure_channel(address) as channel:
+            exchanges = Exchanges(pb_grpc.LeaseServiceStub(channel).ExchangeLeases.future, lambda _call, _answer: None)
+            nursery.start_soon(exchanges.run)
+            yield lambda request: exchanges.ask(pb.LeaseCall(settle=request))
+            nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
