@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +15,13 @@ import pytest
 
 from tests.e2e.pages import ADDRESS, ROOT, blocks, commands, pages
 from tests.e2e.processes import Dev
-from tests.servers import free_port
+from tests.servers import Redis, free_port
 from tests.tools import buf_path, grpcurl_path, slicelease_path
 
 RUN_ELSEWHERE = {
     "make dev": "test_make_dev_runs_the_system_with_the_flags_given",
     "make dev ARGS='--tenants 500 --messages 50000 --seed 7 --seconds 60 --json'": "the same, with a smaller load",
+    "slicelease dev --app examples.invoices:app": "test_own_handlers_run_in_it_and_a_message_that_none_takes_is_named",
     "make test": "whoever runs this suite; and .ci/run",
 }
 """Commands that run without end or would call this suite from within, and what runs them."""
@@ -34,7 +36,7 @@ def page_and_address(request: pytest.FixtureRequest) -> Iterator[tuple[Path, str
         yield request.param, dev.address
 
 
-def test_every_command_of_a_page_works_as_typed(page_and_address: tuple[Path, str], tmp_path: Path) -> None:
+def test_every_command_of_a_page_works_as_typed(page_and_address: tuple[Path, str], redis_server: Redis, tmp_path: Path) -> None:
     page, address = page_and_address
     for where, command in commands(page):
         if command in RUN_ELSEWHERE:
@@ -43,7 +45,7 @@ def test_every_command_of_a_page_works_as_typed(page_and_address: tuple[Path, st
             command.replace(ADDRESS, address),
             shell=True,
             cwd=ROOT,
-            env=environment(tmp_path),
+            env=environment(tmp_path, redis_server.url),
             capture_output=True,
             text=True,
             timeout=120,
@@ -52,14 +54,17 @@ def test_every_command_of_a_page_works_as_typed(page_and_address: tuple[Path, st
         assert ended.returncode == 0, f"{where}: {command}\n{ended.stdout}{ended.stderr}"
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """The tools of this environment first on PATH, the real grpcurl before its wrapper."""
+def environment(folder: Path, redis_url: str) -> dict[str, str]:
+    """The tools of this environment first on PATH, the real grpcurl before its wrapper; redis-cli finds the given server."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
     for path in (grpcurl_path(), buf_path(), slicelease_path()):
         link = tools / Path(path).name
         if not link.exists():
             link.symlink_to(path)
+    redis_cli = tools / "redis-cli"
+    redis_cli.write_text(f'#!/bin/sh\nexec {shutil.which("redis-cli")} -u {redis_url} "$@"\n')
+    redis_cli.chmod(0o700)
     own = {key: value for key, value in os.environ.items() if not key.startswith("SLICELEASE_")}
     return own | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
 

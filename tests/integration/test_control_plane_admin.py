@@ -166,6 +166,51 @@ async def test_a_tenant_whose_queue_holds_messages_is_kept(world: World) -> None
     assert world.broker.bodies(world.default("acme")) == [b"x"]
 
 
+@pytest.mark.asyncio
+async def test_what_a_slice_has_in_hand_goes_with_force_only(world: World) -> None:
+    """The broker counts no message that is unacked, so it would call the queue empty."""
+    await create_tenant(world)
+    request = lease.AcquireLeaseRequest(session="w", slot=0, classes=["standard"], request_id="w/0/1")
+    held = (await world.lease.AcquireLease(request)).granted.lease
+    failure = await failing(world.admin.DeleteTenant(pb.DeleteTenantRequest(name="tenants/acme")))
+    assert (failure.reason, failure.metadata) == ("QUEUE_NOT_EMPTY", {"name": held.queue})
+    assert world.default("acme") in world.broker.work
+    await world.admin.DeleteTenant(pb.DeleteTenantRequest(name="tenants/acme", force=True))
+    assert world.broker.work == {}
+
+
+@pytest.mark.asyncio
+async def test_a_repeated_deletion_of_a_tenant_leaves_what_was_made_since(world: World) -> None:
+    delete = pb.DeleteTenantRequest(name="tenants/acme", force=True, request_id="d1")
+    await create_tenant(world)
+    await world.admin.DeleteTenant(delete)
+    await create_tenant(world)
+    await world.work.PublishWork(work.PublishWorkRequest(queue="tenants/acme", payload=b"new"))
+    await world.admin.DeleteTenant(delete)
+    assert world.broker.bodies(world.default("acme")) == [b"new"]
+
+
+@pytest.mark.asyncio
+async def test_a_repeated_deletion_of_a_queue_leaves_what_was_made_since(world: World) -> None:
+    await create_tenant(world)
+    created = await create_queue(world)
+    delete = pb.DeleteQueueRequest(name=created.name, force=True, request_id="d1")
+    await world.admin.DeleteQueue(delete)
+    await create_queue(world)
+    await world.work.PublishWork(work.PublishWorkRequest(queue=created.name, payload=b"new"))
+    await world.admin.DeleteQueue(delete)
+    assert world.broker.bodies(MAIL) == [b"new"]
+
+
+@pytest.mark.asyncio
+async def test_a_repeated_creation_makes_nothing_at_the_broker_again(world: World) -> None:
+    await create_tenant(world)
+    created = await create_queue(world, request_id="c1")
+    await world.admin.DeleteQueue(pb.DeleteQueueRequest(name=created.name))
+    assert await create_queue(world, request_id="c1") == created
+    assert MAIL not in world.broker.work
+
+
 # ---- queues -------------------------------------------------------------------------------------------------------------
 
 
