@@ -1,6 +1,10 @@
 """A worker application: invoices of many shops, each shop a tenant.
 
-Run it against a control plane and a RabbitMQ that are up (`make dev ARGS='--no-demo'` starts both):
+Run it with everything else in one process, and no servers:
+
+    slicelease dev --app examples.invoices:app
+
+or, against a control plane and a RabbitMQ that are up, as a worker:
 
     slicelease worker --app examples.invoices:app
 
