@@ -12,6 +12,7 @@ from slicelease.control_plane.domain.commands import (
     GetQueue,
     GiveBack,
     ListLeases,
+    ReadAnswer,
     ReleasePublish,
     Renew,
     RequestKey,
@@ -222,6 +223,19 @@ def test_a_claim_with_other_content_is_refused(ledger: Driver) -> None:
     ledger.do(claim)
     other = replace(claim, request=RequestKey("p1", "two"))
     assert ledger.do(other) == Refused(RefusalReason.REQUEST_ID_REUSED, "p1")
+
+
+def test_the_answer_of_a_request_can_be_read_and_nothing_else_is_one(ledger: Driver) -> None:
+    request = RequestKey("c1", "one")
+    assert ledger.do(ReadAnswer(request)) == Done()
+    view = ledger.do(CreateTenant("acme", TenantPolicy("standard"), request=request))
+    assert isinstance(view, TenantView)
+    assert ledger.do(ReadAnswer(request)) == view
+    assert ledger.do(ReadAnswer(replace(request, digest="two"))) == Refused(RefusalReason.REQUEST_ID_REUSED, "c1")
+    ledger.do(ClaimPublish(RequestKey("p1", "one"), "m1", "c1"))
+    assert ledger.do(ReadAnswer(RequestKey("p1", "one"))) == Refused(RefusalReason.REQUEST_ID_REUSED, "p1")
+    ledger.subject.advance(10 * 60_000)
+    assert ledger.do(ReadAnswer(request)) == Done()
 
 
 def test_in_a_list_each_command_stands_alone(ledger: Driver) -> None:

@@ -90,6 +90,16 @@ class ReleasePublish:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """What a request was answered, before anything is done for it elsewhere. Changes nothing; not for publishes and lease calls.
+
+    Outcome: the stored one, Done where there is none, or Refused REQUEST_ID_REUSED.
+    """
+
+    request: RequestKey
+
+
+@dataclass(frozen=True, slots=True)
 class Acquire:
     """Asks for a lease among classes. `ticket_class` and `announcement_id` are empty when asking without a ticket.
 
@@ -403,6 +413,7 @@ Command = (
     Touch
     | ClaimPublish
     | ReleasePublish
+    | ReadAnswer
     | Acquire
     | Renew
     | Settle

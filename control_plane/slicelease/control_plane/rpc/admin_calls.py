@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import structlog
 
-from slicelease.control_plane.domain.commands import Command
+from slicelease.control_plane.domain.commands import Command, GetQueue, ReadAnswer, RequestKey
 from slicelease.control_plane.domain.names import QueueKey, queue_name
-from slicelease.control_plane.domain.outcomes import Page, RefusalReason, Refused
+from slicelease.control_plane.domain.outcomes import Done, Page, QueueState, QueueView, RefusalReason, Refused
 from slicelease.control_plane.domain.policy import QueueType
 from slicelease.control_plane.ports import Broker, DirectiveBus, Ledger, QueueArgumentsDifferError, QueueNotEmptyError
 
@@ -20,7 +20,7 @@ from .checks import page_size
 from .known_queues import KnownQueues
 from .paging import after_token, page_token
 from .refusals import expect, refusal
-from .status import arguments_differ, queue_not_empty
+from .status import arguments_differ, queue_in_use, queue_not_empty
 
 _T = TypeVar("_T")
 _Listing = Callable[[str, int], Command]
@@ -45,6 +45,16 @@ class AdminCalls:
         """The outcome of one command; raises CallError where it is refused."""
         (outcome,) = await self._ledger.execute([command])
         return expect(outcome, kind, command)
+
+    async def _answered(self, command: Command, kind: type[_T], request: RequestKey | None) -> _T | None:
+        """What the same request was answered before, if so: nothing must be done at the broker for it then.
+
+        Something else may have that name by now. Raises CallError when the request_id had other content.
+        """
+        if request is None:
+            return None
+        (outcome,) = await self._ledger.execute([ReadAnswer(request)])
+        return None if isinstance(outcome, Done) else expect(outcome, kind, command)
 
     async def _dry_run(self, command: Command, kind: type[_T], repeatable: bool) -> _T | None:
         """What a validate_only command shows, before the broker is changed for it.
@@ -88,7 +98,14 @@ class AdminCalls:
             raise arguments_differ(queue_name(key), error.argument) from None
 
     async def _delete_at_broker(self, key: QueueKey, force: bool) -> None:
-        """Deletes the work queue, with what it holds only when forced; raises CallError otherwise."""
+        """Deletes the work queue, with what it holds only when forced; raises CallError otherwise.
+
+        What a slice has in hand is not among the messages that the broker counts: under a lease the queue is no empty one.
+        """
+        if not force:
+            (view,) = await self._ledger.execute([GetQueue(key)])
+            if isinstance(view, QueueView) and view.state in (QueueState.LEASED, QueueState.WAITING):
+                raise queue_in_use(queue_name(key))
         self._queues.forget(key)
         try:
             await self._broker.delete_work_queue(key, if_empty=not force)

@@ -47,9 +47,11 @@ class QueueCalls(AdminCalls):
         tenant = names.parse_tenant("parent", request.parent)
         key = QueueKey(tenant, names.check_id("queue_id", request.queue_id))
         policy = convert.queue_policy(request.queue)
-        request_id = request_key(request)
+        request_id = None if request.validate_only else request_key(request)
         dry_run = CreateQueue(key, policy, validate_only=True)
-        shown = await self._dry_run(dry_run, QueueView, repeatable=request_id is not None and not request.validate_only)
+        if (answered := await self._answered(dry_run, QueueView, request_id)) is not None:
+            return pb.CreateQueueResponse(queue=convert.queue(answered))
+        shown = await self._dry_run(dry_run, QueueView, repeatable=request_id is not None)
         if request.validate_only and shown is not None:
             return pb.CreateQueueResponse(queue=convert.queue(shown))
         if shown is not None:
@@ -100,9 +102,11 @@ class QueueCalls(AdminCalls):
     async def DeleteQueue(self, request: pb.DeleteQueueRequest, context: Any) -> pb.DeleteQueueResponse:
         """Deletes a queue: at the broker, which alone knows whether it is empty, then in the ledger."""
         key = names.parse_queue("name", request.name)
-        request_id = request_key(request)
+        request_id = None if request.validate_only else request_key(request)
         dry_run = DeleteQueue(key, request.etag, validate_only=True)
-        may = await self._dry_run(dry_run, Deleted, repeatable=request_id is not None and not request.validate_only)
+        if await self._answered(dry_run, Deleted, request_id) is not None:
+            return pb.DeleteQueueResponse()
+        may = await self._dry_run(dry_run, Deleted, repeatable=request_id is not None)
         if request.validate_only:
             return pb.DeleteQueueResponse()
         if may is not None:

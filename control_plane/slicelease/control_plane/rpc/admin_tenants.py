@@ -38,9 +38,11 @@ class TenantCalls(AdminCalls):
         """Creates a tenant; its default queue is at the broker before the tenant is known, so that no grant finds it missing."""
         tenant = names.check_id("tenant_id", request.tenant_id)
         policy = convert.tenant_policy(request.tenant, self._default_class)
-        key = request_key(request)
+        key = None if request.validate_only else request_key(request)
         dry_run = CreateTenant(tenant, policy, validate_only=True)
-        shown = await self._dry_run(dry_run, TenantView, repeatable=key is not None and not request.validate_only)
+        if (answered := await self._answered(dry_run, TenantView, key)) is not None:
+            return pb.CreateTenantResponse(tenant=convert.tenant(answered))
+        shown = await self._dry_run(dry_run, TenantView, repeatable=key is not None)
         if request.validate_only and shown is not None:
             return pb.CreateTenantResponse(tenant=convert.tenant(shown))
         if shown is not None:
@@ -83,8 +85,10 @@ class TenantCalls(AdminCalls):
     async def DeleteTenant(self, request: pb.DeleteTenantRequest, context: Any) -> pb.DeleteTenantResponse:
         """Deletes a tenant: with force its other queues first, a page at a time, so that a call cut short can be repeated."""
         tenant = names.parse_tenant("name", request.name)
-        key = request_key(request)
-        may = await self._may_delete(tenant, request, repeatable=key is not None and not request.validate_only)
+        key = None if request.validate_only else request_key(request)
+        if await self._answered(DeleteTenant(tenant, request.etag), Deleted, key) is not None:
+            return pb.DeleteTenantResponse()
+        may = await self._may_delete(tenant, request, repeatable=key is not None)
         if request.validate_only:
             return pb.DeleteTenantResponse()
         if may:

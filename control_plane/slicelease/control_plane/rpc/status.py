@@ -219,6 +219,14 @@ def queue_not_empty(name: str, messages: int) -> CallError:
     return CallError(Fault(Reason.QUEUE_NOT_EMPTY, text, {"name": name, "messages": str(messages)}))
 
 
+def queue_in_use(name: str) -> CallError:
+    """FAILED_PRECONDITION: a slice has messages of the queue in hand, or gave some back, and `force` was not given."""
+    text = (
+        "work of the queue is in hand or waits to be tried again; pause it and repeat, or pass force to delete the work with it"
+    )
+    return CallError(Fault(Reason.QUEUE_NOT_EMPTY, text, {"name": name}))
+
+
 def protocol_unsupported(caller: int, supported: int) -> CallError:
     """FAILED_PRECONDITION: the worker speaks another version of the lease protocol."""
     text = f"the worker speaks lease protocol {caller}, this control plane speaks {supported}; upgrade the older of the two"

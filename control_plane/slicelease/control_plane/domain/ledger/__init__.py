@@ -169,6 +169,7 @@ _TABLE: dict[type, Callable[[Step, Any], Outcome]] = {
     c.Touch: policies.touch_queue,
     c.ClaimPublish: requests.claim_publish,
     c.ReleasePublish: requests.release_publish,
+    c.ReadAnswer: requests.read_answer,
     c.Acquire: _acquire,
     c.Renew: _renew,
     c.Settle: _settle,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from slicelease.control_plane.domain.commands import ClaimPublish, ReleasePublish, RequestKey, SlotRequest
+from slicelease.control_plane.domain.commands import ClaimPublish, ReadAnswer, ReleasePublish, RequestKey, SlotRequest
 from slicelease.control_plane.domain.names import LeaseKey
 from slicelease.control_plane.domain.outcomes import (
     Done,
@@ -69,16 +69,28 @@ def once(step: Step, request: RequestKey | None, run: Callable[[], Outcome]) -> 
     """Runs any other idempotent call unless its request_id was answered within the time that answers are kept."""
     if request is None:
         return run()
-    record = _kept(step, request.request_id)
-    if record is not None:
-        if record.digest != request.digest or record.answer is None:
-            return Refused(RefusalReason.REQUEST_ID_REUSED, request.request_id)
-        return record.answer
+    kept = _answer_of(step, request)
+    if kept is not None:
+        return kept
     answer = run()
     if not isinstance(answer, Refused):
         until_ms = step.now_ms + step.config.request_ttl_ms
         step.state.requests[request.request_id] = RequestRecord(request.digest, until_ms, answer)
     return answer
+
+
+def read_answer(step: Step, command: ReadAnswer) -> Outcome:
+    """The stored answer of any other idempotent call."""
+    return _answer_of(step, command.request) or Done()
+
+
+def _answer_of(step: Step, request: RequestKey) -> Outcome | None:
+    record = _kept(step, request.request_id)
+    if record is None:
+        return None
+    if record.digest != request.digest or record.answer is None:
+        return Refused(RefusalReason.REQUEST_ID_REUSED, request.request_id)
+    return record.answer
 
 
 def _kept(step: Step, request_id: str) -> RequestRecord | None:

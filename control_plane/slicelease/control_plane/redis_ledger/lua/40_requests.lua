@@ -121,16 +121,25 @@ local function write_request(key, kept, changed)
   write_kept(key, cmsgpack.pack(kept), changed)
 end
 
+local function answer_of(request)
+  local kept = read_request(request_key(request))
+  if kept and (kept.digest ~= request.digest or not kept.answer) then
+    return refused('REQUEST_ID_REUSED', request.id)
+  end
+  return kept and kept.answer
+end
+
+function requests.read_answer(request)
+  return answer_of(request) or {'DONE'}
+end
+
 function requests.once(request, run)
   if not request then
     return run()
   end
-  local kept = read_request(request_key(request))
+  local kept = answer_of(request)
   if kept then
-    if kept.digest ~= request.digest or not kept.answer then
-      return refused('REQUEST_ID_REUSED', request.id)
-    end
-    return kept.answer
+    return kept
   end
   local answer = run()
   if answer[1] ~= 'REFUSED' then

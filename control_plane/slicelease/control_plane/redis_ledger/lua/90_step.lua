@@ -18,6 +18,10 @@ function commands.release_publish()
   return requests.release_publish({id = arg.text(), digest = arg.text()})
 end
 
+function commands.read_answer()
+  return requests.read_answer({id = arg.text(), digest = arg.text()})
+end
+
 function commands.acquire()
   local request, class_ids = arg.slot_request(), arg.texts()
   local ticket_class, announcement_id = arg.text(), arg.text()
