@@ -117,7 +117,7 @@ async def _is(found: Any, wanted: str) -> bool:
 
 @pytest.mark.asyncio
 async def test_closed_admission_is_a_reason_and_not_serving(metrics_address: str) -> None:
-    changes: dict[str, Any] = {"new_ledger": "closed", "lease_length": "1s", "first_validity": "1s", "amqp_heartbeat": "1s"}
+    changes: dict[str, Any] = {"new_ledger": "closed", "lease_length": "2s", "first_validity": "1s", "amqp_heartbeat": "1s"}
     async with control_plane(metrics_listen=metrics_address, ready=False, **changes) as world:
 
         async def closed() -> bool:
