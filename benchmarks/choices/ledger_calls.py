@@ -23,7 +23,9 @@ def main(rounds: int) -> None:
         ways = [
             ("one call, 16 commands", "ours", "16"),
             ("one call, 64 commands", "ours", "64"),
+            ("one call, 16 commands, asyncio's own loop", "ours", "16", "asyncio"),
             ("one call, one command", "ours", "1"),
+            ("one call, one command, asyncio's own loop", "ours", "1", "asyncio"),
             ("redis-py: one call, 16 commands", "driver", "16"),
             ("redis-py: pipeline of 16 calls", "pipeline", "16"),
             ("redis-py: one call, one command", "driver", "1"),

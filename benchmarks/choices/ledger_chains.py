@@ -1,6 +1,7 @@
 """Chains of leases through one way of asking the ledger: every slot settles its lease and gets the next in the same step.
 
-Arguments: URL of a private store, which is emptied; way; commands in one call. 128 slots ask, so 128 / commands calls are in
+Arguments: URL of a private store, which is emptied; way; commands in one call; `asyncio`
+for its own loop instead of uvloop. 128 slots ask, so 128 / commands calls are in
 flight. The ways are `ours` (the adapter's bare connection), `driver` (redis-py) and `pipeline` (redis-py, a call for each
 command, sent together). CPU time is counted beside wall time: it says the same on a machine that others use too.
 """
@@ -142,5 +143,6 @@ async def _store_cpu_s(redis: Any) -> float:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    factory = asyncio.new_event_loop if sys.argv[4:] == ["asyncio"] else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

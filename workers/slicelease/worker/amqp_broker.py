@@ -224,6 +224,10 @@ class AmqpBroker:
         """See `ports.WorkerBroker.unready_reason`."""
         return self._taking.unready_reason()
 
+    def statistics(self) -> amqp.ConnectionStatistics:
+        """Counters of the connection that takes. Raises BrokerLostError while there is none."""
+        return self._taking.connection().statistics()
+
     async def wait_connected(self) -> None:
         """See `ports.WorkerBroker.wait_connected`."""
         await self._taking.wait_connected()
