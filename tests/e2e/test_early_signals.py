@@ -1,7 +1,8 @@
-"""T04: a signal while a service starts ends it at once, in good order, whatever part of the start it meets."""
+"""T04: a signal while a service starts, and signals that go on until it is gone, end it in good order."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.processes import ControlPlane, Worker
 from tests.servers import wait_for
 from tests.tools import slicelease_path
 
@@ -46,3 +48,15 @@ def test_t04_a_signal_while_a_service_is_imported_ends_it_with_0(command: str, n
             process.kill()
     assert process.returncode == 0, output
     assert b"Traceback" not in output
+
+
+def test_t04_signals_that_keep_coming_make_no_crash_of_an_end(amqp_url: str, redis_url: str, cell: str, tmp_path: Path) -> None:
+    env = {"RECORD": str(tmp_path / "record"), "PYTHONPATH": os.getcwd()}
+    with contextlib.ExitStack() as stack:
+        plane = stack.enter_context(ControlPlane(amqp_url, redis_url, cell, {}))
+        worker = stack.enter_context(Worker(amqp_url, plane.address, "tests.e2e.recording_app:app", **env))
+        for service in (worker, plane):
+            process = service.process
+            assert process is not None
+            wait_for(lambda process=process: process.send_signal(signal.SIGTERM) or process.poll() is not None, 20, "it ends")  # type: ignore[misc]
+            assert process.returncode == 0, service.log_tail()

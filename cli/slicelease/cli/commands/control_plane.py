@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
+from slicelease.cli.early_signals import leave
 from slicelease.cli.extras import needs_extra
 from slicelease.cli.options import build, gather, settings_options
 from slicelease.control_plane.config import ControlPlaneSettings
@@ -22,4 +22,4 @@ def command(config_file: Path | None, **flags: object) -> None:
     settings = build(ControlPlaneSettings, gather(ControlPlaneSettings, flags=flags, config_file=config_file))
     with needs_extra("control-plane"):
         from slicelease.control_plane.app import run
-    sys.exit(run(settings))
+    leave(run(settings))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from slicelease.cli.app_loading import load_app
+from slicelease.cli.early_signals import leave
 from slicelease.cli.extras import needs_extra
 from slicelease.cli.options import gather, settings_options
 from slicelease.control_plane.config import ControlPlaneSettings
@@ -75,4 +75,4 @@ def command(
     app = None if reference is None else load_app(reference, folder=Path.cwd())
     demo = None if no_demo or app is not None else DemoPlan(tenants, messages, seed, rate)
     plan = make_plan(given, demo=demo, workers=workers, work_ms=work_ms, seconds=seconds, data_dir=data_dir, as_json=as_json)
-    sys.exit(run(plan, app))
+    leave(run(plan, app))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
-from slicelease.worker.config import WorkerSettings
 
 from slicelease.cli.app_loading import load_app
+from slicelease.cli.early_signals import leave
 from slicelease.cli.extras import needs_extra
 from slicelease.cli.options import build, gather, settings_options
+from slicelease.worker.config import WorkerSettings
 
 
 @click.command("worker")
@@ -26,4 +26,4 @@ def command(reference: str, config_file: Path | None, **flags: object) -> None:
     settings = build(WorkerSettings, gather(WorkerSettings, flags=flags, config_file=config_file))
     with needs_extra("worker"):
         from slicelease.worker.app import run
-    sys.exit(run(settings, load_app(reference, folder=Path.cwd())))
+    leave(run(settings, load_app(reference, folder=Path.cwd())))

@@ -56,11 +56,6 @@ class _Stopper:
             _log.warning("ended at once by a second signal")
             return 0
 
-    def close(self) -> None:
-        """The loop is closed, and its handlers with it; a signal that comes now must not make a crash of a good end."""
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
-
 
 def _say_ready(address: str) -> None:
     _log.info("taking calls", address=address)
@@ -78,6 +73,4 @@ def run(settings: ControlPlaneSettings) -> int:
         _log.error("cannot start", reason=str(error))
     except OSError as error:
         _log.error("cannot start", reason=error.strerror, file=error.filename)
-    finally:
-        stopper.close()
     return 1
