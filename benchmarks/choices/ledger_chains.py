@@ -1,9 +1,9 @@
 """Chains of leases through one way of asking the ledger: every slot settles its lease and gets the next in the same step.
 
-Arguments: URL of a private store, which is emptied; way; commands in one call; `asyncio`
-for its own loop instead of uvloop. 128 slots ask, so 128 / commands calls are in
-flight. The ways are `ours` (the adapter's bare connection), `driver` (redis-py) and `pipeline` (redis-py, a call for each
-command, sent together). CPU time is counted beside wall time: it says the same on a machine that others use too.
+Arguments: URL of a private store, which is emptied; way; commands in one call; `asyncio` for its own loop instead of uvloop.
+128 slots ask, so 128 / commands calls are in flight. The ways are `ours` (the adapter's bare connection), `driver` (redis-py)
+and `pipeline` (redis-py, a call for each command, sent together). CPU time is counted beside wall time: it says the same on a
+machine that others use too.
 """
 
 from __future__ import annotations
