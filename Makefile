@@ -10,7 +10,7 @@ ARGS ?=
 ONLY ?= lease_calls drain wakeup publish scale recovery idle
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test smoke lint format bench bench-check bench-page bench-choices docs proto proto-check proto-baseline clean
+.PHONY: help dev test test-faults smoke lint format bench bench-check bench-page bench-choices docs proto proto-check proto-baseline clean
 
 help: ## List the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r task text; do printf '  %-16s %s\n' "$$task" "$$text"; done
@@ -21,6 +21,9 @@ dev: .venv/.installed ## Run everything in one process tree with a demo load; fl
 test: .venv/.installed ## Run the whole suite on real servers (installs them as root or in CI)
 	@scripts/install_servers.sh
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
+
+test-faults: .venv/.installed ## Run twenty seeds of the full simulation, a minute each; other seeds in ARGS='--seed S --seeds N'
+	$(BIN)/python -m tests.simulation --seeds 20 $(ARGS)
 
 smoke: .venv-smoke/.installed ## Build the wheel, install it on the newest Python here; tests without servers, a short demo
 	$(SMOKE_BIN)/pip install -q --disable-pip-version-check --no-deps --force-reinstall .

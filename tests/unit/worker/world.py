@@ -15,27 +15,24 @@ from slicelease.cli.memory_broker.queue import Message
 from slicelease.cli.memory_broker.routing import ExchangeKind
 from slicelease.cli.memory_broker.trio_adapter import TrioBroker
 from slicelease.control_plane.domain import commands, outcomes
-from slicelease.control_plane.domain.names import LeaseKey, QueueKey, amqp_queue, lease_name, parse_lease
+from slicelease.control_plane.domain.names import LeaseKey, QueueKey, amqp_queue
 from slicelease.control_plane.domain.policy import BUILT_IN_CLASSES, LedgerConfig, QueuePolicy, SliceTerms, TenantPolicy
 from slicelease.control_plane.memory_ledger import MemoryLedger
 from slicelease.worker.handlers import SliceWorker
 from slicelease.worker.leases import (
     Denial,
-    DenialReason,
     Directive,
-    Disposition,
-    EndReason,
     Grant,
     ProgressReport,
     Renewal,
     Settlement,
     SliceEnd,
-    SliceTotals,
     Ticket,
     Welcome,
 )
-from slicelease.worker.ports import LeaseOverError, LeaseServiceUnavailableError, RequestRefusedError
+from slicelease.worker.ports import LeaseServiceUnavailableError
 from slicelease.worker.runtime import Runtime, RuntimeOptions
+from tests.unit.worker import twin_words
 
 CLASSES = ("interactive", "standard", "bulk")
 EPOCH_US = 1_700_000_000_000_000
@@ -80,39 +77,22 @@ class TwinLeases:
 
     async def acquire(self, slot: int, classes: Sequence[str], ticket: Ticket | None, *, within_s: float) -> Grant | Denial:
         async with self._in_turn("acquire", slot, ticket, within_s) as request:
-            ticket_class, announcement = (ticket.class_id, ticket.announcement_id) if ticket else ("", "")
-            outcome = self._step(commands.Acquire(request, tuple(classes), ticket_class, announcement))
-        if isinstance(outcome, outcomes.Denied):
-            return Denial(DenialReason(int(outcome.reason)), outcome.retry_after_ms / 1000)
-        assert isinstance(outcome, outcomes.Granted)
-        return self._grant(outcome)
+            answer = twin_words.acquired(self._step(twin_words.acquire_command(request, classes, ticket)))
+        if isinstance(answer, Grant):
+            self.grants.append(answer)
+        return answer
 
     async def progress(self, slot: int, report: ProgressReport, *, within_s: float) -> Renewal:
         async with self._in_turn("progress", slot, report, within_s) as request:
-            key, totals = parse_lease("lease", report.grant.lease), _totals(report.totals)
-            outcome = self._step(commands.Renew(request, key, totals, report.starting_id, report.finished_ids))
-        assert isinstance(outcome, outcomes.Renewed)
-        stop = None if outcome.stop is None else EndReason(int(outcome.stop))
-        return Renewal(outcome.valid_ms / 1000, stop, outcome.attempt)
+            return twin_words.renewed(self._step(twin_words.renew_command(request, report)))
+        raise AssertionError("the request was not sent")
 
     async def settle(self, slot: int, end: SliceEnd, *, next_among: Sequence[str], within_s: float) -> Settlement:
         async with self._in_turn("settle", slot, end, within_s) as request:
-            outcome = self._step(
-                commands.Settle(
-                    request,
-                    parse_lease("lease", end.grant.lease),
-                    commands.EndReason(int(end.reason)),
-                    _totals(end.totals),
-                    end.returned_ids,
-                    end.finished_ids,
-                    end.failed_id,
-                    bool(next_among),
-                    tuple(next_among),
-                )
-            )
-        assert isinstance(outcome, outcomes.Settled)
-        following = None if outcome.next is None else self._grant(outcome.next)
-        return Settlement(Disposition[outcome.state.name], following)
+            settlement = twin_words.settled(self._step(twin_words.settle_command(request, end, next_among)))
+        if settlement.next_grant is not None:
+            self.grants.append(settlement.next_grant)
+        return settlement
 
     def ends(self) -> list[SliceEnd]:
         """The ends that were settled, or tried to be."""
@@ -135,36 +115,11 @@ class TwinLeases:
 
     def _step(self, command: commands.Command) -> outcomes.Outcome:
         (outcome,) = self.ledger.step([command])
-        if isinstance(outcome, outcomes.Refused):
-            if outcome.reason is outcomes.RefusalReason.LEASE_OVER:
-                raise LeaseOverError(outcome.subject)
-            raise RequestRefusedError(outcome.reason)
-        return outcome
-
-    def _grant(self, granted: outcomes.Granted) -> Grant:
-        key, terms = granted.lease, granted.terms
-        grant = Grant(
-            lease_name(key),
-            key.tenant,
-            key.queue,
-            amqp_queue(key.of_queue),
-            granted.priority_class,
-            key.token,
-            granted.valid_ms / 1000,
-            terms.slice_messages,
-            terms.slice_ms / 1000,
-            terms.max_attempts,
-        )
-        self.grants.append(grant)
-        return grant
+        return twin_words.accepted(outcome)
 
 
 async def no_hold(_: str) -> None:
     """Nothing is held up."""
-
-
-def _totals(totals: SliceTotals) -> commands.Totals:
-    return commands.Totals(totals.messages, totals.failed, totals.dead_lettered, totals.bytes, totals.handler_us // 1000)
 
 
 def clock_us() -> int:
