@@ -134,6 +134,19 @@ def test_pamqp_reads_our_frames(queue: str, channel_id: int, tag: int, flag: boo
 
 
 @steady
+@given(st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True), st.integers(1, 65535))
+def test_a_look_is_a_passive_declare_to_pamqp(queue: str, channel_id: int) -> None:
+    state, [channel], _ = open_state()
+    channel.channel_id = channel_id
+    channel.look(queue)
+    data = state.data_to_send()
+    used, number, method = frame.unmarshal(data)
+    assert (used, number) == (len(data), channel_id)
+    assert isinstance(method, commands.Queue.Declare)
+    assert dict(method) == dict(commands.Queue.Declare(queue=queue, passive=True, arguments={}))
+
+
+@steady
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 14), st.booleans(), st.booleans()), max_size=12))
 def test_each_publish_is_confirmed_once_and_by_the_right_word(count: int, words: list[tuple[int, bool, bool]]) -> None:
     """Against a set of numbers as the model."""

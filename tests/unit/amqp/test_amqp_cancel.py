@@ -65,6 +65,7 @@ async def channel_is_sound(broker: FakeBroker, channel: Channel) -> None:
 CALLS: dict[str, Callable[[Channel], Awaitable[object]]] = {
     "declare_queue": lambda channel: channel.declare_queue("old"),
     "declare_queue passive": lambda channel: channel.declare_queue("old", passive=True),
+    "look_at_queue": lambda channel: channel.look_at_queue("old"),
     "declare_exchange": lambda channel: channel.declare_exchange("old"),
     "delete_exchange": lambda channel: channel.delete_exchange("old"),
     "bind_queue": lambda channel: channel.bind_queue("old", "old"),

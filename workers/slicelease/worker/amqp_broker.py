@@ -116,7 +116,7 @@ class AmqpWorkChannel:
     async def barrier(self, amqp_queue: str) -> None:
         """A passive declare: its answer comes from the queue, behind the acks that went before."""
         with _translated():
-            await self._channel.declare_queue(amqp_queue, passive=True)
+            await self._channel.look_at_queue(amqp_queue)
 
     async def close(self) -> None:
         """channel.close and its answer."""

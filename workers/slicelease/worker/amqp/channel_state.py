@@ -66,6 +66,11 @@ class ChannelState:
         self._usable()
         return self._expect(Call(self, replies), frames.method_frame(self.channel_id, method))
 
+    def look(self, queue: str) -> Call:
+        """A passive declare; the result is pamqp's reply. Raises like `call`."""
+        self._usable()
+        return self._expect(Call(self, (frames.QUEUE_DECLARE_OK,)), frames.look_frame(self.channel_id, queue))
+
     def get(self, queue: str, count: int) -> GetCall:
         """`count` basic.gets in a row."""
         self._usable()

@@ -28,6 +28,7 @@ CHANNEL_MAX: Final = 2047
 CHANNEL_OPEN_OK: Final = commands.Channel.OpenOk.index
 CHANNEL_CLOSE: Final = commands.Channel.Close.index
 CHANNEL_CLOSE_OK: Final = commands.Channel.CloseOk.index
+QUEUE_DECLARE_OK: Final = commands.Queue.DeclareOk.index
 BASIC_CONSUME_OK: Final = commands.Basic.ConsumeOk.index
 BASIC_CANCEL: Final = commands.Basic.Cancel.index
 BASIC_CANCEL_OK: Final = commands.Basic.CancelOk.index
@@ -39,6 +40,7 @@ BASIC_ACK: Final = commands.Basic.Ack.index
 BASIC_NACK: Final = commands.Basic.Nack.index
 
 _GET, _PUBLISH, _REJECT = commands.Basic.Get.index, commands.Basic.Publish.index, commands.Basic.Reject.index
+_DECLARE = commands.Queue.Declare.index
 _BASIC_CLASS = 60
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
@@ -65,6 +67,12 @@ def get_frame(channel_id: int, queue: str) -> bytes:
     """basic.get with acknowledgement."""
     name = short_string(queue)
     return b"%b\x00\x00%b\x00\xce" % (_METHOD_HEAD.pack(METHOD, channel_id, 7 + len(name), _GET), name)
+
+
+def look_frame(channel_id: int, queue: str) -> bytes:
+    """queue.declare, passive, without arguments."""
+    name = short_string(queue)
+    return b"%b\x00\x00%b\x01\x00\x00\x00\x00\xce" % (_METHOD_HEAD.pack(METHOD, channel_id, 11 + len(name), _DECLARE), name)
 
 
 def ack_frame(channel_id: int, delivery_tag: int, multiple: bool) -> bytes:

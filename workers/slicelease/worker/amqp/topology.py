@@ -57,6 +57,15 @@ class Topology:
         reply = await self.call(method, commands.Queue.DeclareOk)
         return QueueInfo(reply.queue or "", reply.message_count or 0, reply.consumer_count or 0)
 
+    async def look_at_queue(self, name: str) -> QueueInfo:
+        """`declare_queue` with `passive`, for those who look often. Raises QueueMissing, ResourceLocked, AccessRefused."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        call = self.state.look(name)
+        self.connection.wake_writer()
+        await self.connection.wait_call(call)
+        reply: commands.Queue.DeclareOk = call.result
+        return QueueInfo(reply.queue or "", reply.message_count or 0, reply.consumer_count or 0)
+
     async def declare_exchange(
         self,
         name: str,
