@@ -23,18 +23,20 @@ class Draw(Protocol):
 TENANTS = ("a", "a-1", "B", "b_2")
 QUEUES = ("default", "q", "Q-x")
 CLASSES = ("standard", "bulk", "Zz")
-MESSAGES = ("m1", "m2", "m3")
+MESSAGES = ("m1", "m2")
 REQUEST_IDS = ("r1", "r 2", "{r}:*")
+USUAL = (QueueKey("a", "default"), QueueKey("a", "q"), QueueKey("a-1", "default"), QueueKey("B", "default"))
+"""Queues that are there from the start."""
 
-tenants = st.sampled_from((*TENANTS, "a", "a"))
-keys = st.builds(QueueKey, tenants, st.sampled_from(QUEUES))
-class_ids = st.sampled_from((*CLASSES, "standard", "bulk"))
-class_lists = st.lists(class_ids, min_size=1, max_size=3).map(tuple)
-message_ids = st.lists(st.sampled_from(MESSAGES), max_size=2).map(tuple)
-dry = st.sampled_from((False, False, False, True))
-etags = st.sampled_from(("", "", "", "1", "7"))
+tenants = st.sampled_from((*TENANTS, "a", "a-1", "B"))
+keys = st.sampled_from((*USUAL * 4, *(QueueKey(tenant, queue) for tenant in TENANTS for queue in QUEUES)))
+class_ids = st.sampled_from((*CLASSES, *("standard", "bulk") * 2))
+class_lists = st.sampled_from((("standard", "bulk"), ("bulk", "standard"), ("standard",), ("bulk",), CLASSES))
+message_ids = st.sampled_from(((), (), ("m1",), ("m2",), ("m1", "m2"), ("m2", "m2")))
+dry = st.sampled_from((*(False,) * 7, True))
+etags = st.sampled_from((*("",) * 6, "1", "7"))
 limits = st.sampled_from((100, 1, 2, 3))
-totals = st.builds(c.Totals, st.integers(0, 30), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2**40), st.integers(0, 9))
+totals = st.sampled_from((c.Totals(), c.Totals(3, 1, 1, 2**40, 9), c.Totals(20)))
 terms = st.sampled_from(
     (
         SliceTerms(),
@@ -53,21 +55,26 @@ class_policies = st.builds(
     st.sampled_from((QueueType.CLASSIC, QueueType.QUORUM)),
     st.sampled_from((0, 0, 1, 2)),
 )
-requests = st.none() | st.builds(c.RequestKey, st.sampled_from(REQUEST_IDS), st.sampled_from(("x", "y")))
+no_request = st.none()
+requests = st.one_of(
+    no_request, no_request, no_request, st.builds(c.RequestKey, st.sampled_from(REQUEST_IDS), st.sampled_from(("x", "x", "y")))
+)
 publishes = st.builds(c.RequestKey, st.sampled_from(REQUEST_IDS), st.sampled_from(("x", "x", "y")))
 
-PLAIN: list[st.SearchStrategy[c.Command]] = [
+POLICIES: list[st.SearchStrategy[c.Command]] = [
     st.builds(c.CreateTenant, tenants, tenant_policies, dry, requests),
-    st.builds(c.UpdateTenant, tenants, tenant_policies, etags, dry, requests),
-    st.builds(c.DeleteTenant, tenants, etags, dry, requests),
-    st.builds(c.CreateQueue, keys, queue_policies, dry, requests),
-    st.builds(c.UpdateQueue, keys, queue_policies, etags, dry, requests),
+    *[st.builds(c.UpdateTenant, tenants, tenant_policies, etags, dry, requests)] * 3,
+    *[st.builds(c.DeleteTenant, tenants, etags, dry, requests)] * 2,
+    *[st.builds(c.CreateQueue, keys, queue_policies, dry, requests)] * 2,
+    *[st.builds(c.UpdateQueue, keys, queue_policies, etags, dry, requests)] * 2,
     st.builds(c.DeleteQueue, keys, etags, dry, requests),
     st.builds(c.CreateClass, class_ids, class_policies, dry, requests),
-    st.builds(c.UpdateClass, class_ids, class_policies, etags, dry, requests),
+    *[st.builds(c.UpdateClass, class_ids, class_policies, etags, dry, requests)] * 2,
     st.builds(c.DeleteClass, class_ids, etags, dry, requests),
-    st.builds(c.Pause, keys, requests),
-    st.builds(c.Resume, keys, requests),
+    *[st.builds(c.Pause, keys, requests)] * 3,
+    *[st.builds(c.Resume, keys, requests)] * 3,
+]
+READING: list[st.SearchStrategy[c.Command]] = [
     st.builds(c.GetTenant, tenants),
     st.builds(c.GetQueue, keys),
     st.builds(c.GetClass, class_ids),
@@ -81,23 +88,27 @@ PLAIN: list[st.SearchStrategy[c.Command]] = [
         st.one_of(st.just(""), keys.map(lambda key: key.member)),
         limits,
     ),
-    st.builds(c.ClaimPublish, publishes, st.sampled_from(MESSAGES), st.just("c1")),
-    st.builds(c.ReleasePublish, publishes),
-    st.builds(c.ObserveAttention, class_ids, st.sampled_from((0, 0, 3))),
     st.just(c.ReadStats()),
     st.just(c.Ping()),
+]
+PUBLISHES: list[st.SearchStrategy[c.Command]] = [
+    *[st.builds(c.ClaimPublish, publishes, st.sampled_from(MESSAGES), st.just("c1"))] * 2,
+    st.builds(c.ReleasePublish, publishes),
+    st.builds(c.ReadAnswer, publishes),
 ]
 LOOPS: list[st.SearchStrategy[c.Command]] = [
     st.builds(c.ExpireLapsed, limits),
     st.builds(c.WakeDue, limits),
-    st.builds(c.ClaimAnnouncements, limits),
+    *[st.builds(c.ClaimAnnouncements, limits)] * 2,
+    *[st.builds(c.ObserveAttention, class_ids, st.sampled_from((0, 0, 0, 3)))] * 2,
 ]
+ENDINGS = (*(c.EndReason.EMPTY,) * 4, *(c.EndReason.ERROR, c.EndReason.UNUSED) * 3, c.EndReason.BROKER_LOST, *c.EndReason)
+TICKS = (*(1,) * 8, 0, -1)
 KINDS = (
-    *("acquire", "settle", "touch", "plain") * 3,
-    *("acquire", "settle", "renew", "renew", "give_back", "revoke", "get_lease", "mark", "loop", "repeat"),
+    *("settle", "renew", "touch", "settle", "policy", "acquire", "loop", "settle", "policy", "repeat") * 2,
+    *("renew", "touch", "touch", "give_back", "revoke", "get_lease", "mark", "reading", "reading", "publish"),
 )
 NEEDS_LEASE = ("settle", "renew", "give_back", "revoke", "get_lease")
-touches = st.builds(c.Touch, keys, st.none() | tenant_policies, st.none() | publishes)
 
 
 class Commands:
@@ -108,11 +119,13 @@ class Commands:
 
     def any(self, history: list[c.Command]) -> c.Command:
         """One command; some repeat a former one to the byte."""
-        kind = self._draw(st.sampled_from(KINDS if history else KINDS[:-1]))
-        if kind == "repeat":
+        kind = self._draw(st.sampled_from(KINDS))
+        if kind == "repeat" and history:
             return self._draw(st.sampled_from(history[-8:]))
         if kind in NEEDS_LEASE and not self._alive() and self._draw(st.sampled_from((True, True, True, False))):
             kind = "acquire"
+        if kind == "repeat":
+            kind = "touch"
         drawn: c.Command = getattr(self, f"_{kind}")()
         return drawn
 
@@ -121,30 +134,41 @@ class Commands:
         return c.Acquire(self._slot_request(), self._draw(class_lists), ticket_class, announcement_id)
 
     def _renew(self) -> c.Command:
-        starting_id = self._draw(st.sampled_from(("", *MESSAGES)))
-        return c.Renew(self._slot_request(), self._lease(), self._draw(totals), starting_id, self._draw(message_ids))
+        starting_id = self._draw(st.sampled_from(("m1", *MESSAGES, "")))
+        finished_ids = self._draw(st.sampled_from(((), (), ("m2",), ("m1", "m2"))))
+        return c.Renew(self._slot_request(), self._lease(), self._draw(totals), starting_id, finished_ids)
 
     def _settle(self) -> c.Command:
+        lease = self._lease()
+        counted = sorted(self._state.attempts.get(lease.of_queue, {}))
         return c.Settle(
             self._slot_request(),
-            self._lease(),
-            self._draw(st.sampled_from((c.EndReason.EMPTY, c.EndReason.ERROR, *c.EndReason))),
+            lease,
+            self._draw(st.sampled_from(ENDINGS)),
             self._draw(totals),
             self._draw(message_ids),
-            self._draw(message_ids),
-            self._draw(st.sampled_from(("", *MESSAGES))),
+            self._draw(st.sampled_from(((), (), ("m1",), ("m1", "m2")))),
+            self._draw(st.sampled_from([*counted * 3, *MESSAGES, ""])),
             self._draw(st.booleans()),
             self._draw(class_lists),
         )
 
     def _touch(self) -> c.Command:
-        return self._draw(touches)
+        leased = [key.of_queue for key in self._alive()]
+        key = self._draw(st.sampled_from([*leased * 4, *sorted(self._state.queues)]) if leased else keys)
+        return c.Touch(key, self._draw(st.none() | tenant_policies), self._draw(st.none() | st.none() | publishes))
 
-    def _plain(self) -> c.Command:
-        return self._draw(st.one_of(PLAIN))
+    def _policy(self) -> c.Command:
+        return self._draw(self._draw(st.sampled_from(POLICIES)))
+
+    def _reading(self) -> c.Command:
+        return self._draw(st.one_of(READING))
+
+    def _publish(self) -> c.Command:
+        return self._draw(self._draw(st.sampled_from(PUBLISHES)))
 
     def _loop(self) -> c.Command:
-        return self._draw(st.one_of(LOOPS))
+        return self._draw(self._draw(st.sampled_from(LOOPS)))
 
     def _give_back(self) -> c.Command:
         session, slot = self._slot()
@@ -168,9 +192,9 @@ class Commands:
     def _slot_request(self) -> c.SlotRequest:
         session, slot = self._slot()
         last = self._last_n.get((session, slot), 0)
-        n = max(1, last + self._draw(st.sampled_from((1, 1, 1, 1, 1, 0, -1))))
+        n = max(1, last + self._draw(st.sampled_from(TICKS)))
         self._last_n[session, slot] = max(last, n)
-        return c.SlotRequest(session, slot, n, self._draw(st.sampled_from(("d", "d", "d", "e"))))
+        return c.SlotRequest(session, slot, n, self._draw(st.sampled_from(("d", "d", "d", "d", "e"))))
 
     def _lease(self) -> LeaseKey:
         """A lease that is held, or the one that an acquire of this very step would get, or none."""

@@ -19,10 +19,9 @@ from slicelease.control_plane.domain import ledger
 from slicelease.control_plane.domain.commands import Command, CreateClass, Touch
 from slicelease.control_plane.domain.ledger import LedgerState, leases, run_step, running
 from slicelease.control_plane.domain.ledger.audit import faults
-from slicelease.control_plane.domain.names import QueueKey
 from slicelease.control_plane.domain.policy import ClassPolicy, LedgerConfig, TenantPolicy
 from slicelease.control_plane.redis_ledger.library import Library
-from tests.differential.drawing import Commands
+from tests.differential.drawing import USUAL, Commands
 from tests.differential.snapshot import dump, state_of, strangers
 from tests.differential.sync_store import SyncStore
 from tests.servers import Redis, Valkey
@@ -30,10 +29,10 @@ from tests.servers import Redis, Valkey
 pytestmark = pytest.mark.servers
 
 START_US = 1_700_000_000_000_000
-CONFIGS = (LedgerConfig(open_when_new=True), LedgerConfig(open_when_restarted=True, lease_ms=9_000, first_lease_ms=2_000))
-PASSING_MS = (0, 0, 0, 0, 0, 0, 1, 20, 300, 1_000, 2_000, 4_999, 5_000, 9_000, 15_000, 16_000, 60_000, 599_999, -3_000)
+CONFIGS = (LedgerConfig(open_when_new=True), LedgerConfig(open_when_restarted=True, lease_ms=9_000, admission_ms=900))
+PASSING_MS = (*(0, 0, 1, 20, 300, 1_000) * 4, 2_000, 4_999, 5_000, 9_000, 15_000, 16_000, 60_000, 599_999, -3_000)
 
-FAULTS = (*("none",) * 18, "restart", "loss")  # a rule is taken as often as any other, and most steps should be sound
+FAULTS = (*("none",) * 38, "restart", "loss")
 _cells = itertools.count()
 
 
@@ -48,37 +47,37 @@ class LedgerMachine(RuleBasedStateMachine):
         self.last_n: dict[tuple[str, int], int] = {}
         self.client, self.functions = client, functions
 
-    @initialize(config=st.sampled_from(CONFIGS), ceiling=st.sampled_from((0, 0, 2)))
-    def begin(self, config: LedgerConfig, ceiling: int) -> None:
-        self.config, self.ceiling = config, ceiling
+    @initialize(config=st.sampled_from(CONFIGS), ceiling=st.sampled_from((0, 0, 2)), wait_ms=st.sampled_from((10_000, 60_000)))
+    def begin(self, config: LedgerConfig, ceiling: int, wait_ms: int) -> None:
+        self.config = config
+        self.classes = [
+            CreateClass("standard", ClassPolicy(10_000, max_leases=ceiling)),
+            CreateClass("bulk", ClassPolicy(wait_ms)),
+        ]
         self.store = SyncStore(self.client, f"m{next(_cells)}", config, self.functions)
         self.people()
 
     def people(self) -> None:
         """Two classes and a few queues, so that most commands meet something."""
-        standard, bulk = TenantPolicy("standard"), TenantPolicy("bulk", 7)
-        classes = [
-            CreateClass("standard", ClassPolicy(10_000, max_leases=self.ceiling)),
-            CreateClass("bulk", ClassPolicy(60_000)),
-        ]
-        touched = [("a", "default", standard), ("a", "q", standard), ("a-1", "default", standard), ("B", "default", bulk)]
-        self.step([*classes, *(Touch(QueueKey(tenant, queue), policy) for tenant, queue, policy in touched)])
+        policies = {"a": TenantPolicy("standard"), "a-1": TenantPolicy("standard"), "B": TenantPolicy("bulk", 7)}
+        self.step([*self.classes, *(Touch(key, policies[key.tenant]) for key in USUAL)])
 
-    @rule(data=st.data(), passing_ms=st.sampled_from(PASSING_MS), count=st.sampled_from((1, 1, 2, 3, 5)))
-    def commands(self, data: st.DataObject, passing_ms: int, count: int) -> None:
+    @rule(
+        data=st.data(),
+        fault=st.sampled_from(FAULTS),
+        passing_ms=st.sampled_from(PASSING_MS),
+        count=st.sampled_from((1, 1, 2, 3, 5)),
+    )
+    def commands(self, data: st.DataObject, fault: str, passing_ms: int, count: int) -> None:
         self.now_us += passing_ms * 1_000 + 7
-        drawing = Commands(data.draw, self.twin, self.now_us, self.last_n)
-        self.step([drawing.any(self.history) for _ in range(count)])
-
-    @rule(fault=st.sampled_from(FAULTS))
-    def fault(self, fault: str) -> None:
         if fault == "restart":
             self.run += 1
-            self.step([])
         if fault == "loss":
             self.store.lose_everything()
             self.twin = LedgerState()
             self.people()
+        drawing = Commands(data.draw, self.twin, self.now_us, self.last_n)
+        self.step([drawing.any(self.history) for _ in range(count)])
 
     def step(self, commands: list[Command]) -> None:
         run_id = f"run-{self.run}"
@@ -128,7 +127,7 @@ def run(client: redis.Redis, examples: int, steps: int) -> None:
 @pytest.mark.usefixtures("small_bounds")
 def test_every_step_is_that_of_the_specification(client: redis.Redis, request: pytest.FixtureRequest) -> None:
     short = "valkey" in request.node.name
-    run(client, examples=15 if short else 60, steps=40)
+    run(client, examples=30 if short else 120, steps=40)
 
 
 @pytest.mark.slow
