@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import pytest
 import redis
@@ -81,10 +82,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def step(self, commands: list[Command]) -> None:
         run_id = f"run-{self.run}"
-        for command in commands:
-            note(f"{self.now_us} {command}")
         expected = run_step(self.twin, commands, self.now_us, self.config, run_id)
-        assert self.store.step_at(self.now_us, commands, run_id) == expected
+        answered = self.store.step_at(self.now_us, commands, run_id)
+        for command, wanted, got in zip(commands, expected, answered, strict=True):
+            note(f"{self.now_us - START_US:>5} µs  {brief(command)}")
+            if got != wanted:
+                note(f"          specification: {brief(wanted)}")
+                note(f"          library:       {brief(got)}")
+        assert answered == expected
         self.history += commands
         entries = dump(self.client, self.store.cell)
         assert strangers(entries) == []
@@ -94,6 +99,14 @@ class LedgerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.lose_everything()
+
+
+def brief(value: object) -> str:
+    """A command or outcome without what is as by default, for the eye."""
+    if not is_dataclass(value):
+        return repr(value) if not isinstance(value, tuple) else "/".join(map(str, value))
+    told = ((field, getattr(value, field.name)) for field in fields(value))
+    return f"{type(value).__name__}({', '.join(f'{field.name}={brief(told)}' for field, told in told if told != field.default)})"
 
 
 @pytest.fixture
