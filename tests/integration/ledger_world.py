@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from slicelease.control_plane.domain.commands import Acquire, Command, CreateClass, SlotRequest, Touch
+from slicelease.control_plane.domain.commands import Acquire, Command, CreateClass, Ping, SlotRequest, Touch
 from slicelease.control_plane.domain.names import QueueKey
-from slicelease.control_plane.domain.outcomes import Outcome
+from slicelease.control_plane.domain.outcomes import Outcome, Pong
 from slicelease.control_plane.domain.policy import ClassPolicy, LedgerConfig, TenantPolicy
+from slicelease.control_plane.ports import LedgerUnavailableError
 from slicelease.control_plane.redis_ledger import RedisLedger
+from tests.servers import wait_for_asyncio
 
 OPEN = LedgerConfig(open_when_new=True)
 
@@ -39,3 +41,17 @@ async def people(ledger: RedisLedger, *tenants: str) -> None:
 def acquire(n: int, slot: int = 0) -> Acquire:
     """Request `n` of a slot."""
     return Acquire(SlotRequest("w", slot, n, f"digest-{n}"), ("standard",))
+
+
+async def answered(ledger: RedisLedger) -> Pong:
+    """The first answer after the store was away."""
+
+    async def ask() -> Pong | None:
+        try:
+            outcome = await do(ledger, Ping())
+        except LedgerUnavailableError:
+            return None
+        assert isinstance(outcome, Pong)
+        return outcome
+
+    return await wait_for_asyncio(ask, 10, "the ledger answers")

@@ -9,7 +9,7 @@ from slicelease.control_plane.domain.outcomes import DenialReason, Denied, Grant
 from slicelease.control_plane.domain.policy import LedgerConfig
 from slicelease.control_plane.ports import LedgerUnavailableError
 from slicelease.control_plane.redis_ledger import RedisLedger
-from tests.integration.ledger_world import OPEN, acquire, do, opened, people
+from tests.integration.ledger_world import OPEN, acquire, answered, do, opened, people
 from tests.integration.losing_proxy import losing_proxy
 from tests.servers import Redis, Valkey, wait_for_asyncio
 
@@ -40,13 +40,13 @@ async def test_after_a_restart_admission_is_closed_for_the_longest_lease_and_the
         async with opened(server.url, "r01", config) as ledger:
             await people(ledger, "a")
             before = await granted(ledger, 1)
-            generation = (await back(ledger)).generation
+            generation = (await answered(ledger)).generation
             await asyncio.to_thread(server.stop)
             with pytest.raises(LedgerUnavailableError):
                 await do(ledger, Ping())
             server.launch()
             await asyncio.to_thread(server.wait_ready)
-            assert (await back(ledger)).generation > generation
+            assert (await answered(ledger)).generation > generation
             denied = await do(ledger, acquire(2))
             assert isinstance(denied, Denied)
             assert denied.reason is DenialReason.ADMISSION_CLOSED
@@ -107,18 +107,6 @@ async def granted(ledger: RedisLedger, n: int) -> Granted:
     outcome = await do(ledger, acquire(n))
     assert isinstance(outcome, Granted)
     return outcome
-
-
-async def back(ledger: RedisLedger) -> Pong:
-    async def answered() -> Pong | None:
-        try:
-            outcome = await do(ledger, Ping())
-        except LedgerUnavailableError:
-            return None
-        assert isinstance(outcome, Pong)
-        return outcome
-
-    return await wait_for_asyncio(answered, 5, "the ledger answers again")
 
 
 async def eventually_granted(ledger: RedisLedger) -> Granted:

@@ -6,7 +6,7 @@
 --          the fields of the Python command (codec.py)
 -- answer   {'STEP', outcome ...}: each outcome a flat list, its word first, then its fields in the order of the Python
 --          outcome; {'FAILED', text} for a command that broke, alone. Or {'SCHEMA', that of the store, that of this library}
--- cost     about 10 calls a step, and 16 for a chained settle and grant; each O(log n) or O(1) in what the cell holds
+-- cost     about 20 calls a step, and 17 for each chained settle and grant; each O(log n) or O(1) in what the cell holds
 --
 -- Integers are below 2^53: they are stored by %d, never by tostring or `..`, which shorten big ones. Text is compared by
 -- its bytes, never by `<`, which asks the locale. Locals of this file are shared by all parts: one chunk, one step at a time.
