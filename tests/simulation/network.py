@@ -29,14 +29,18 @@ class UnavailableError(Exception):
 
 
 class Call:
-    """One try of a lease call on its way. `task` is None once nobody waits for it."""
+    """One try of a lease call on its way. `task` is None once nobody waits for it; `ended`: it timed out or was answered.
 
-    __slots__ = ("command", "on_late", "task")
+    An answer that comes after that is dropped, as gRPC does: the slot may hold the lease by a repeated try.
+    """
+
+    __slots__ = ("command", "ended", "on_late", "task")
 
     def __init__(self, command: LeaseCommand, on_late: Callable[[Granted], None]) -> None:
         self.command = command
         self.task: trio.lowlevel.Task | None = None
         self.on_late = on_late
+        self.ended = False
 
     async def wait(self) -> Outcome:
         """The answer. Raises UnavailableError."""
@@ -52,6 +56,7 @@ class Call:
     def end(self, answer: outcome.Outcome[Outcome]) -> None:
         """Tells the waiting task, if it still waits."""
         task, self.task = self.task, None
+        self.ended = True
         if task is not None:
             trio.lowlevel.reschedule(task, answer)
 
@@ -104,7 +109,7 @@ class Network:
         outcomes = self._execute([call.command])
         if outcomes is None:
             self._fail_after(0.002, call)
-        elif call.task is None and self._dice.random() < 0.5:
+        elif call.task is None and not call.ended and self._dice.random() < 0.5:
             self._give_back(call, outcomes[0])  # its caller was seen to leave
         elif self._dice.random() < self._bad:
             self.troubles["lost replies"] += 1
@@ -118,7 +123,7 @@ class Network:
     def _reply(self, call: Call, answer: Outcome) -> None:
         if call.task is not None:
             call.end(outcome.Value(answer))
-        elif (granted := granted_in(answer)) is not None:
+        elif not call.ended and (granted := granted_in(answer)) is not None:
             call.on_late(granted)
 
     def _give_back(self, call: Call, answer: Outcome) -> None:

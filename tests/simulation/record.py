@@ -51,7 +51,7 @@ class Record:
         self.queues: dict[QueueKey, QueueAccount] = {}
         self.flags = bytearray()
         self.starts = array("H")
-        """Of each message: how often its handler was started before it first ended well."""
+        """Of each message: how often its handler was started before it was first done with."""
         self.cancelled: Counter[int] = Counter()
         self.in_broker = 0
         self.repeats = 0
@@ -98,7 +98,8 @@ class Record:
             if not other.excused:
                 self._broken(f"{work!r} started in process {process.number} while process {other.number} works on its queue")
         account.running.append(process)
-        if flags & FINISHED:
+        if flags & (FINISHED | DONE):
+            # Its ack was lost, of a dead letter too: its attempts are counted anew.
             self.repeats += 1
             return
         self.starts[number] += 1
