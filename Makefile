@@ -54,7 +54,7 @@ bench-check: .venv/.installed ## Hold calls, frames and writes a slice to benchm
 bench-page: .venv/.installed-bench ## Make docs/benchmarks.md and its plots from the records of `make bench`
 	$(BIN)/python -m benchmarks.page
 
-bench-choices: .venv/.installed ## Measure the libraries chosen against their alternatives, as docs/adr cites them
+bench-choices: .venv/.installed-bench ## Measure the libraries chosen against their alternatives, as docs/adr cites them
 	@set -e; for choice in amqp grpc_from_trio ledger_calls embedded_valkey weights; do $(BIN)/python -m benchmarks.choices.$$choice; done
 
 docs: .venv/.installed ## Fill the generated parts of the pages from the tables in the code
