@@ -116,10 +116,11 @@ async def test_a_worker_frozen_past_its_lease_acks_nothing(mock_clock: trio.test
 
 async def test_a_thread_outlives_its_lease_and_its_late_result_is_dropped() -> None:
     world, app = World(), SliceWorker()
-    release, ended = threading.Event(), threading.Event()
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     @app.handler
     def handle(work: Work) -> None:
+        started.set()
         release.wait(20)
         ended.set()
 
@@ -127,7 +128,7 @@ async def test_a_thread_outlives_its_lease_and_its_late_result_is_dropped() -> N
     world.publish("acme", b"1")
     world.leases.hold = blocks("progress")
     async with world.worker(app, slots=1) as worker:
-        await wait_for_trio(lambda: world.leases.grants, 10, "grant")
+        await wait_for_trio(started.is_set, 10, "the thread runs")
         held = next(iter(worker.runtime._keeper._held.values()))
         held.scope.lose()
         await wait_for_trio(lambda: world.leases.ends(), 10, "end")
