@@ -11,6 +11,8 @@ from slicelease.cli import early_signals
 early_signals.install()  # before what takes time
 
 import importlib  # noqa: E402
+import io  # noqa: E402
+import sys  # noqa: E402
 from importlib.metadata import version  # noqa: E402
 
 import click  # noqa: E402
@@ -55,7 +57,12 @@ def slicelease() -> None:
 
 
 def main() -> None:
-    """Runs the command; exits 2 for wrong usage or settings, 1 for what cannot be done."""
+    """Runs the command; exits 2 for wrong usage or settings, 1 for what cannot be done.
+
+    What a handler prints is seen when it prints it, also in a pipe or a container's log.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     slicelease(prog_name="slicelease")
 
 
