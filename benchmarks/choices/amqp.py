@@ -36,9 +36,9 @@ def _imports(package: str, module: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder, "bin", "python"))
-        installed = subprocess.run(
-            [python, "-m", "pip", "install", "-q", package, "trio"], capture_output=True, text=True, check=False
-        )
+        # Trio once brought async_generator along; without it the import would stop before what matters.
+        install = [python, "-m", "pip", "install", "-q", package, "trio", "async_generator"]
+        installed = subprocess.run(install, capture_output=True, text=True, check=False)
         if installed.returncode != 0:
             return "cannot be installed: " + installed.stderr.strip().splitlines()[-1]
         tried = subprocess.run([python, "-W", "ignore", "-c", f"import {module}"], capture_output=True, text=True, check=False)
