@@ -25,6 +25,10 @@ test: .venv/.installed ## Run the whole suite on real servers (installs them as 
 test-faults: .venv/.installed ## Run twenty seeds of the full simulation, a minute each; other seeds in ARGS='--seed S --seeds N'
 	$(BIN)/python -m tests.simulation --seeds 20 $(ARGS)
 
+test-slow: .venv/.installed ## Run what `test` leaves out: the large models, the long differential run
+	@scripts/install_servers.sh
+	$(BIN)/pytest -q -m slow -o faulthandler_timeout=0 $(ARGS)
+
 smoke: .venv-smoke/.installed ## Build the wheel, install it on the newest Python here; tests without servers, a short demo
 	$(SMOKE_BIN)/pip install -q --disable-pip-version-check --no-deps --force-reinstall .
 	$(SMOKE_BIN)/pytest -q -m "not slow and not servers" $(wildcard tests/unit tests/property tests/contract)

@@ -25,6 +25,7 @@ _LAUNCHER = Path(__file__).with_name("die_with_parent.py")
 _FOLDER_PREFIX = "slicelease-dev-"
 _MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un.sun_path, less its NUL
 _START_DEADLINE_S = 30.0
+_LOCK_DEADLINE_S = 1.0  # the threads of a Valkey that was just killed may hold it a moment longer than its process lives
 _STOP_DEADLINE_S = 10.0
 _POLL_S = 0.01
 _LOG_TAIL_BYTES = 2_000
@@ -176,12 +177,21 @@ def _lock_data_dir(data_dir: Path) -> IO[bytes]:
         lock = (data_dir / "slicelease.lock").open("ab")
     except OSError as error:
         raise EmbeddedValkeyError(f"--data-dir {data_dir} cannot be written: {error.strerror}") from error
+    end_s = time.monotonic() + _LOCK_DEADLINE_S
+    while not _locked(lock):
+        if time.monotonic() > end_s:
+            lock.close()
+            raise EmbeddedValkeyError(f"--data-dir {data_dir} is in use by another slicelease dev")
+        time.sleep(_POLL_S)
+    return lock
+
+
+def _locked(lock: IO[bytes]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise EmbeddedValkeyError(f"--data-dir {data_dir} is in use by another slicelease dev") from error
-    return lock
+    except OSError:
+        return False
+    return True
 
 
 def _check_socket_path(path: Path) -> None:
