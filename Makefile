@@ -10,7 +10,7 @@ ARGS ?=
 ONLY ?= lease_calls drain wakeup publish scale recovery idle
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test test-faults smoke lint format bench bench-check bench-page bench-choices docs proto proto-check proto-baseline clean
+.PHONY: help dev test test-slow test-faults smoke lint format bench bench-check bench-page bench-choices docs proto proto-check proto-baseline clean
 
 help: ## List the tasks
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS="$$(printf '\t')" read -r task text; do printf '  %-16s %s\n' "$$task" "$$text"; done
@@ -22,7 +22,7 @@ test: .venv/.installed ## Run the whole suite on real servers (installs them as 
 	@scripts/install_servers.sh
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
 
-test-faults: .venv/.installed ## Run twenty seeds of the full simulation, a minute each; other seeds in ARGS='--seed S --seeds N'
+test-faults: .venv/.installed ## Run twenty seeds of the full simulation, minutes each; other seeds in ARGS='--seed S --seeds N'
 	$(BIN)/python -m tests.simulation --seeds 20 $(ARGS)
 
 test-slow: .venv/.installed ## Run what `test` leaves out: the large models, the long differential run
