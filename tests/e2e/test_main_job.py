@@ -10,9 +10,13 @@ from pathlib import Path
 
 import grpc
 import pytest
+import redis
 from google.protobuf import field_mask_pb2
 
+from slicelease.control_plane.domain.ledger.audit import faults
+from slicelease.control_plane.domain.policy import LedgerConfig
 from slicelease.v1 import admin_service_pb2, admin_service_pb2_grpc, resources_pb2
+from tests.differential.snapshot import dump, state_of, strangers
 from tests.e2e.load import Publisher, batches, zipf_counts
 from tests.e2e.processes import ControlPlane, Worker
 from tests.e2e.record import Record
@@ -65,6 +69,16 @@ def live_leases(address: str) -> int:
         return len(stub.ListLeases(admin_service_pb2.ListLeasesRequest(parent="tenants/-/queues/-"), timeout=5).leases)
 
 
+def check_store(redis_url: str, cell: str) -> None:
+    """No lease, no key that the table does not know, none without the TTL it should have, and a sound state."""
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        entries = dump(client, cell)
+    assert strangers(entries) == []
+    state = state_of(entries)
+    assert state.leases == {}
+    assert faults(state, LedgerConfig()) == []
+
+
 @pytest.mark.servers
 @pytest.mark.parametrize("queue_type", ["classic", "quorum"])
 def test_nothing_is_lost_and_order_is_kept_through_a_crash_and_a_restart(
@@ -92,5 +106,6 @@ def test_nothing_is_lost_and_order_is_kept_through_a_crash_and_a_restart(
         assert list(record.faults({killed})) == []
         wait_for(lambda: live_leases(planes[1].address) == 0, 60, "no lease is live")
         wait_for(lambda: set(rabbitmq.queue_depths(vhost).values()) == {0}, 60, "every queue is empty")
+        check_store(redis_url, cell)
         assert [worker.end() for worker in workers] == [0, 0]
         assert [plane.end() for plane in planes] == [0, 0]
