@@ -22,7 +22,7 @@ test: .venv/.installed ## Run the whole suite on real servers (installs them as 
 	@scripts/install_servers.sh
 	$(BIN)/pytest -q -m "not slow" $(ARGS)
 
-test-faults: .venv/.installed ## Run twenty seeds of the full simulation, minutes each; other seeds in ARGS='--seed S --seeds N'
+test-faults: .venv/.installed ## Run twenty seeds of the full simulation, half a minute each; other seeds in ARGS='--seed S --seeds N'
 	$(BIN)/python -m tests.simulation --seeds 20 $(ARGS)
 
 test-slow: .venv/.installed ## Run what `test` leaves out: the large models, the long differential run
