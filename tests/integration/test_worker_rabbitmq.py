@@ -245,7 +245,9 @@ async def test_connections_cut_under_load_lose_nothing(site: Site, rabbitmq: Rab
         assert reconnects >= 3
         assert runtime.unready_reasons() == []
     assert set(done) == {f"{tenant}-{number}".encode() for tenant in tenants for number in range(40)}
-    assert len(done) - len(set(done)) <= 2 * 3
+    cuts, slots = 2, 3
+    in_flight = 2  # of a slot: the message at work, and the one before it, whose ack was on its way when the broker hung up
+    assert len(done) - len(set(done)) <= cuts * slots * in_flight
     for tenant in tenants:
         firsts = list(dict.fromkeys(body for body in done if body.startswith(f"{tenant}-".encode())))
         assert firsts == [f"{tenant}-{number}".encode() for number in range(40)]
